@@ -1,0 +1,3 @@
+//! The agent of an environment pod: one static binary with subcommands.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The Drydock controller: observe, decide, act.

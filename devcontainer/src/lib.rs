@@ -1,0 +1,1 @@
+//! The Dev Container Specification, pure.

@@ -1,0 +1,1 @@
+//! A real Kubernetes cluster from pinned sources.

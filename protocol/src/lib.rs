@@ -1,0 +1,1 @@
+//! The gRPC contract between controller, plugin and agent.
