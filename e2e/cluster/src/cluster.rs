@@ -1,0 +1,219 @@
+//! A running cluster as its users see it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::command::report;
+use crate::control_plane;
+use crate::kubectl::Kubectl;
+use crate::layout::{self, Layout};
+use crate::options::{Options, Profile};
+use crate::process::Process;
+use crate::record::Record;
+use crate::teardown::{self, Keep};
+use crate::{Error, Result, tools};
+
+/// A cluster that runs.
+///
+/// One that this process started ends when it is dropped, unless [`keep`](Self::keep) was called; one that was
+/// [attached](Self::attach) to goes on.
+#[derive(Debug)]
+pub struct Cluster {
+    name: String,
+    kubeconfig: PathBuf,
+    kubectl: Kubectl,
+    local: Option<Local>,
+}
+
+/// What belongs to a cluster of this machine.
+#[derive(Debug)]
+struct Local {
+    layout: Layout,
+    record: Record,
+    owned: bool,
+}
+
+impl Cluster {
+    /// Starts a cluster and returns when it is usable: the API server is ready and, with nodes, those are too.
+    ///
+    /// Builds the programs first where they are missing. Replaces what a killed run of the same name left; refuses the
+    /// name of a cluster that runs. A failure takes everything down again but the logs.
+    pub async fn start(options: Options) -> Result<Self> {
+        Self::start_as(options, true).await
+    }
+
+    /// As [`start`](Self::start), for a cluster that outlives this process.
+    pub async fn start_kept(options: Options) -> Result<Self> {
+        Self::start_as(options, false).await
+    }
+
+    /// The running cluster `name`, started by whomever.
+    pub fn attach(name: &str) -> Result<Self> {
+        let layout = Layout::new(name)?;
+        let record = Record::load(&layout).filter(|record| record.ready && runs(&layout));
+        let record = record.ok_or_else(|| Error::NotRunning {
+            name: name.to_owned(),
+        })?;
+        Self::local(layout, record, false)
+    }
+
+    /// Lets the cluster outlive this value and this process.
+    pub fn keep(&mut self) -> Result<()> {
+        let Some(local) = &mut self.local else {
+            return Ok(());
+        };
+        local.owned = false;
+        local.record.owner = None;
+        local.record.save(&local.layout)
+    }
+
+    /// Takes the cluster down and waits until nothing of it is left. Does nothing to a cluster of somebody else's making
+    /// (`kind`, `current`).
+    pub async fn stop(mut self) -> Result<()> {
+        let Some(local) = self.local.take() else {
+            return Ok(());
+        };
+        take_down(local.layout).await
+    }
+
+    /// The cluster's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The administrator's kubeconfig, complete in itself.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// The components that were started and whether each is alive, sorted by name. None of a cluster of others.
+    pub fn components(&self) -> Vec<(String, bool)> {
+        let all = self
+            .local
+            .as_ref()
+            .map(|local| Process::load_all(&local.layout))
+            .unwrap_or_default();
+        all.iter()
+            .map(|process| (process.component().to_owned(), process.is_alive()))
+            .collect()
+    }
+
+    /// Runs `kubectl ARGUMENTS` as the administrator and returns what it printed; at most two minutes.
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        self.kubectl.run(arguments, Duration::from_secs(120)).await
+    }
+
+    /// Applies documents in YAML or JSON, server-side, as the administrator.
+    pub async fn apply(&self, documents: &str) -> Result<()> {
+        self.kubectl.apply(documents).await
+    }
+
+    async fn start_as(options: Options, owned: bool) -> Result<Self> {
+        options.check()?;
+        let layout = Layout::new(&options.name)?;
+        let _lock = lock(&layout).await?;
+        blocking(teardown::sweep).await?;
+        if Record::load(&layout).is_some_and(|record| record.ready) && runs(&layout) {
+            return Err(Error::invalid(format!(
+                "the cluster {} runs already",
+                options.name
+            )));
+        }
+        take_down(layout.clone()).await?;
+        let result = bring_up(&layout, &options, owned).await;
+        match result {
+            Ok(record) => Self::local(layout, record, owned),
+            Err(error) => {
+                let _ = blocking(move || teardown::take_down(&layout, Keep::Files)).await;
+                Err(error)
+            }
+        }
+    }
+
+    fn local(layout: Layout, record: Record, owned: bool) -> Result<Self> {
+        let kubeconfig = layout.kubeconfig();
+        Ok(Self {
+            name: layout.name().to_owned(),
+            kubectl: Kubectl::new(&kubeconfig, Some(layout.kubectl_cache()))?,
+            kubeconfig,
+            local: Some(Local {
+                layout,
+                record,
+                owned,
+            }),
+        })
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let Some(local) = self.local.take().filter(|local| local.owned) else {
+            return;
+        };
+        if let Err(error) = teardown::take_down(&local.layout, Keep::Nothing) {
+            report(&format!("the cluster {} was not taken down: {error}", self.name));
+        }
+    }
+}
+
+/// Takes down the cluster `name`, running or not, and whatever a killed run left of it.
+pub async fn down(name: &str) -> Result<()> {
+    let layout = Layout::new(name)?;
+    let _lock = lock(&layout).await?;
+    take_down(layout).await
+}
+
+/// The names of all clusters that have left anything, sorted.
+pub fn names() -> Result<Vec<String>> {
+    layout::cluster_names()
+}
+
+async fn bring_up(layout: &Layout, options: &Options, owned: bool) -> Result<Record> {
+    let mut record = Record::create(layout, options, owned)?;
+    match options.profile {
+        Profile::Api => bring_up_api(layout, &record, options).await?,
+        Profile::Node => {}
+    }
+    record.ready = true;
+    record.save(layout)?;
+    Ok(record)
+}
+
+async fn bring_up_api(layout: &Layout, record: &Record, options: &Options) -> Result<()> {
+    tools::build(tools::API_TOOLS).await?;
+    let pki = control_plane::certificates(layout, record)?;
+    let (_, api_server) = control_plane::start_api(layout, record, options, &pki, &[])?;
+    let kubectl = Kubectl::new(&layout.kubeconfig(), Some(layout.kubectl_cache()))?;
+    control_plane::wait_for_api(record, &kubectl, &api_server).await
+}
+
+/// Whether anything of the cluster is alive: after a restart of the machine, nothing is.
+fn runs(layout: &Layout) -> bool {
+    Process::load_all(layout).iter().any(Process::is_alive)
+}
+
+async fn take_down(layout: Layout) -> Result<()> {
+    blocking(move || teardown::take_down(&layout, Keep::Nothing)).await
+}
+
+async fn lock(layout: &Layout) -> Result<std::fs::File> {
+    let path = layout.lock();
+    blocking(move || {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(Error::file("make", folder))?;
+        }
+        let file = std::fs::File::create(&path).map_err(Error::file("make", &path))?;
+        file.lock().map_err(Error::file("lock", &path))?;
+        Ok(file)
+    })
+    .await
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(Error::invalid(format!(
+            "a task of this process ended early: {error}"
+        ))),
+    }
+}
