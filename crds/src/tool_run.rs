@@ -44,7 +44,7 @@ use crate::tool::{Capability, Mode, Streams};
 #[x_kube(validation = Rule::new("!has(self.path) || has(self.workspaceRef) || has(self.planRef)").message("path is relative to a workspace: set workspaceRef (or a planRef)"))]
 #[x_kube(validation = Rule::new("!has(self.terminal) || (has(self.mode) && self.mode == 'Session') || has(self.toolRef)").message("terminal needs mode: Session"))]
 #[x_kube(validation = Rule::new("!(has(self.stdin) && has(self.input))").message("stdin and input both feed the tool's stdin: set one of them"))]
-#[x_kube(validation = rule::immutable(&["toolRef", "command", "script", "activate", "description", "args", "env", "stdin", "workingDirectory", "streams", "mode", "terminal", "workspaceRef", "path", "projectRef", "planRef", "environment", "configName", "activation", "pathMapping", "timeoutSeconds", "outputLimit", "ttlSecondsAfterFinished"], "a ToolRun can't be changed but for cancel: create a new one"))]
+#[x_kube(validation = rule::immutable(&["toolRef", "command", "script", "activate", "description", "args", "env", "stdin", "input", "workingDirectory", "streams", "mode", "terminal", "workspaceRef", "path", "projectRef", "planRef", "environment", "configName", "activation", "pathMapping", "timeoutSeconds", "outputLimit", "ttlSecondsAfterFinished"], "a ToolRun can't be changed but for cancel: create a new one"))]
 #[x_kube(validation = Rule::new("!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)").message("cancel can't be taken back: create a new ToolRun"))]
 pub struct ToolRunSpec {
     /// The Tool to run.
@@ -71,8 +71,9 @@ pub struct ToolRunSpec {
     /// What the tool reads on stdin.
     #[schemars(length(max = 65536))]
     pub stdin: Option<String>,
-    /// Free-form JSON that the tool reads on stdin.
-    #[schemars(schema_with = "crate::schema::free_form")]
+    /// Free-form JSON object that the tool reads on stdin. Anything else than an object goes into `stdin`.
+    #[serde(default)]
+    #[schemars(schema_with = "crate::schema::free_form_object")]
     pub input: Option<Value>,
     /// Folder in which the tool starts: absolute, or relative to the folder of `path`. Default: that folder.
     #[schemars(length(min = 1, max = 1024))]
@@ -126,7 +127,7 @@ pub struct Argument(#[schemars(length(max = 65536))] pub String);
 #[x_kube(validation = rule::exactly_one(&["value", "secretKeyRef"]))]
 pub struct RunEnvVar {
     /// Name of the variable.
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[A-Za-z_][A-Za-z0-9_.-]*$"))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = crate::pattern::VARIABLE))]
     pub name: String,
     /// Its value.
     #[schemars(length(max = 32768))]
@@ -205,6 +206,7 @@ pub struct ToolRunStatus {
     /// What the tool wrote to stderr.
     pub stderr: Option<Stream>,
     /// The JSON document that a tool with `resultFormat: Json` wrote.
+    #[serde(default)]
     #[schemars(schema_with = "crate::schema::free_form")]
     pub result: Option<Value>,
     /// Whether the document is too large to stand here.

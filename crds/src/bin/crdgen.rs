@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use drydock_crds::{GROUP, definitions};
+use drydock_crds::{GROUP, definitions, schema};
 
 fn main() -> ExitCode {
     match std::env::args()
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
 fn write_to(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
     std::fs::create_dir_all(folder)?;
     for crd in definitions()? {
-        let text = serde_saphyr::to_string(&crd)?;
+        let text = schema::to_yaml(&crd)?;
         std::fs::write(
             folder.join(format!("{GROUP}_{}.yaml", crd.spec.names.plural)),
             text,
