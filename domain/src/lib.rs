@@ -8,12 +8,22 @@
 //! - [`condition`], [`lifecycle`]: how conditions and the state of an instance may change
 //! - [`agent`]: what is known of the agent in an environment
 //! - [`settings`]: the operator's configuration
-//! - `render`: the children that Drydock makes
+//! - [`pod`]: what a Pod says
+//! - [`render`]: the children that Drydock makes
 
 pub mod agent;
 pub mod condition;
 pub mod decision;
+pub mod execution_environment;
 pub mod lifecycle;
+pub mod name;
+pub mod plan;
+pub mod pod;
+pub mod project;
+pub mod reference;
+pub mod render;
 pub mod settings;
+pub mod snapshot;
+pub mod tool;
 
 pub use decision::{Decision, Effect, Notice, Wake};
