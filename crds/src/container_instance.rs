@@ -36,7 +36,7 @@ use crate::rule;
 #[x_kube(validation = rule::immutable(&["restoreFrom"], "restoreFrom can't be changed: it is the state the instance is born with; to roll back later set the annotation drydock.dev/restore"))]
 pub struct ContainerInstanceSpec {
     /// Image of the container.
-    #[schemars(length(min = 1, max = 1024), regex(pattern = "^[^\\s\\x00-]\\S*$"))]
+    #[schemars(length(min = 1, max = 1024), regex(pattern = crate::pattern::IMAGE))]
     pub image: String,
     /// Program that runs beside the agent instead of the image's own. Absent: the agent alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -49,11 +49,11 @@ pub struct ContainerInstanceSpec {
     /// User that tools run as: a name, or `uid[:gid]`. Default: root until image metadata is read.
     #[schemars(
         length(min = 1, max = 64),
-        regex(pattern = "^[A-Za-z0-9_][-A-Za-z0-9_.]*(:[A-Za-z0-9_][-A-Za-z0-9_.]*)?$")
+        regex(pattern = crate::pattern::USER)
     )]
     pub user: Option<String>,
     /// Folder in which tools start. Default: `/workspace`.
-    #[schemars(length(min = 1, max = 1024), regex(pattern = "^/[^\\x00]*$"))]
+    #[schemars(length(min = 1, max = 1024), regex(pattern = crate::pattern::ABSOLUTE_PATH))]
     #[x_kube(validation = Rule::new("!self.split('/').exists(p, p == '..')").message("workspaceFolder must be an absolute path without '..'"))]
     pub workspace_folder: Option<String>,
     /// The block that both instance kinds share.

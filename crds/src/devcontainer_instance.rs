@@ -43,15 +43,15 @@ pub struct DevcontainerInstanceSpec {
     /// The workspace that holds the configuration.
     pub workspace_ref: LocalRef,
     /// The configuration: a file or a folder, from the workspace root. Default: the root's configuration.
-    #[schemars(length(min = 1, max = 1024), regex(pattern = "^[^/\\x00][^\\x00]*$"))]
+    #[schemars(length(min = 1, max = 1024), regex(pattern = crate::pattern::RELATIVE_PATH))]
     #[x_kube(validation = Rule::new("!self.split('/').exists(p, p == '..')").message("configPath is a path from the workspace root and must stay within it: remove '..'"))]
     pub config_path: Option<String>,
     /// The folder of the workspace that is mounted. Default: the whole workspace.
-    #[schemars(length(min = 1, max = 1024), regex(pattern = "^[^/\\x00][^\\x00]*$"))]
+    #[schemars(length(min = 1, max = 1024), regex(pattern = crate::pattern::RELATIVE_PATH))]
     #[x_kube(validation = Rule::new("!self.split('/').exists(p, p == '..')").message("workspaceSubPath must stay within the workspace: remove '..'"))]
     pub workspace_sub_path: Option<String>,
     /// Folder in the environment in which tools start. Default: as the Dev Container Specification says.
-    #[schemars(length(min = 1, max = 1024), regex(pattern = "^/[^\\x00]*$"))]
+    #[schemars(length(min = 1, max = 1024), regex(pattern = crate::pattern::ABSOLUTE_PATH))]
     #[x_kube(validation = Rule::new("!self.split('/').exists(p, p == '..')").message("workspaceFolder must be an absolute path without '..'"))]
     pub workspace_folder: Option<String>,
     /// The values that `${localEnv:X}` in the configuration may see.

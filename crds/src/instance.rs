@@ -22,6 +22,8 @@ pub struct InstanceSpec {
     /// stopped (`Stopped`: runs that need it end `NoEnvironment`).
     pub desired_state: Option<DesiredState>,
     /// How long the environment may be without use before it is stopped, e.g. `30m`. Default: the operator's.
+    #[serde(default)]
+    #[schemars(schema_with = "crate::schema::duration")]
     pub idle_timeout: Option<Duration>,
     /// What happens to the changes in the container's file system at a stop: saved and there at the next start (`Hibernate`, the
     /// default), or dropped (`Discard`).
@@ -140,7 +142,8 @@ pub struct RestoreFrom {
 #[x_kube(validation = rule::exactly_one(&["workspaceRef", "persistentVolumeClaim", "emptyDir", "hostPath"]))]
 pub struct Mount {
     /// Absolute path in the environment.
-    #[schemars(length(min = 1, max = 1024), regex(pattern = "^/[^\\x00]*$"))]
+    #[schemars(length(min = 1, max = 1024), regex(pattern = crate::pattern::ABSOLUTE_PATH))]
+    #[x_kube(validation = Rule::new("!self.contains(':') && !self.split('/').exists(p, p == '..')").message("mountPath must be an absolute path without '..' and ':'"))]
     pub mount_path: String,
     /// The source tree of another workspace.
     pub workspace_ref: Option<LocalRef>,
@@ -151,7 +154,7 @@ pub struct Mount {
     /// A folder of the node. Needs the operator's policy.
     pub host_path: Option<HostPathSource>,
     /// Folder within the source.
-    #[schemars(length(min = 1, max = 1024), regex(pattern = "^[^/\\x00][^\\x00]*$"))]
+    #[schemars(length(min = 1, max = 1024), regex(pattern = crate::pattern::RELATIVE_PATH))]
     #[x_kube(validation = Rule::new("!self.split('/').exists(p, p == '..')").message("subPath must stay within its volume: remove '..'"))]
     pub sub_path: Option<String>,
     /// Whether writing is refused.
@@ -184,26 +187,28 @@ pub enum EmptyDirMedium {
 }
 
 /// A folder of the node.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct HostPathSource {
     /// Absolute path on the node.
-    #[schemars(length(min = 1, max = 1024), regex(pattern = "^/[^\\x00]*$"))]
+    #[schemars(length(min = 1, max = 1024), regex(pattern = crate::pattern::ABSOLUTE_PATH))]
+    #[x_kube(validation = Rule::new("!self.split('/').exists(p, p == '..')").message("path must be an absolute path without '..'"))]
     pub path: String,
 }
 
 /// A repository that is cloned into the environment.
 #[skip_serializing_none]
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct CloneInto {
     /// The workspace whose git source is cloned.
     pub workspace_ref: LocalRef,
     /// Absolute path of the clone in the environment.
-    #[schemars(length(min = 1, max = 1024), regex(pattern = "^/[^\\x00]*$"))]
+    #[schemars(length(min = 1, max = 1024), regex(pattern = crate::pattern::ABSOLUTE_PATH))]
+    #[x_kube(validation = Rule::new("!self.split('/').exists(p, p == '..')").message("path must be an absolute path without '..'"))]
     pub path: String,
     /// Branch to check out. Default: the workspace's revision.
-    #[schemars(length(min = 1, max = 255), regex(pattern = "^[^-\\x00][^\\x00]*$"))]
+    #[schemars(length(min = 1, max = 255), regex(pattern = crate::pattern::BRANCH))]
     pub branch: Option<String>,
 }
 
@@ -245,7 +250,7 @@ pub enum Protocol {
 #[x_kube(validation = rule::at_most_one(&["value", "secretKeyRef", "configMapKeyRef"]))]
 pub struct EnvVar {
     /// Name of the variable.
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[A-Za-z_][A-Za-z0-9_.-]*$"))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = crate::pattern::VARIABLE))]
     pub name: String,
     /// Its value, as it is.
     #[schemars(length(max = 32768))]
@@ -263,7 +268,7 @@ pub struct GitCredential {
     /// Host that the credential is for, without scheme or path.
     #[schemars(
         length(min = 1, max = 253),
-        regex(pattern = "^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?$")
+        regex(pattern = crate::pattern::HOST)
     )]
     pub host: String,
     /// A `kubernetes.io/basic-auth` or `kubernetes.io/ssh-auth` Secret.
@@ -369,6 +374,7 @@ pub struct InstanceStatus {
     strum::IntoStaticStr,
     strum::Display,
     strum::EnumIter,
+    strum::EnumMessage,
 )]
 pub enum ProvisioningState {
     /// Known; nothing was built or started.

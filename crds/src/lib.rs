@@ -14,6 +14,7 @@ pub mod devcontainer_instance;
 pub mod execution_environment;
 pub mod instance;
 pub mod label;
+pub mod pattern;
 pub mod plan;
 pub mod project;
 pub mod reference;
@@ -48,21 +49,17 @@ pub const MAX_NAME: usize = 63;
 /// All nine definitions as they are installed, in the order in which a person reads them.
 ///
 /// # Errors
-/// When a generated schema has a shape that [`schema::finish`] doesn't know; the tests of this crate rule it out.
+/// When a derived schema has a shape that [`schema::definition`] doesn't know; the tests of this crate rule it out.
 pub fn definitions() -> Result<Vec<CustomResourceDefinition>, schema::SchemaError> {
-    use kube::CustomResourceExt;
-    [
-        Workspace::crd(),
-        DevcontainerInstance::crd(),
-        ContainerInstance::crd(),
-        ExecutionEnvironment::crd(),
-        Project::crd(),
-        Plan::crd(),
-        Tool::crd(),
-        ToolRun::crd(),
-        Snapshot::crd(),
-    ]
-    .into_iter()
-    .map(schema::finish)
-    .collect()
+    Ok(vec![
+        schema::definition::<Workspace>()?,
+        schema::definition::<DevcontainerInstance>()?,
+        schema::definition::<ContainerInstance>()?,
+        schema::definition::<ExecutionEnvironment>()?,
+        schema::definition::<Project>()?,
+        schema::definition::<Plan>()?,
+        schema::definition::<Tool>()?,
+        schema::definition::<ToolRun>()?,
+        schema::definition::<Snapshot>()?,
+    ])
 }

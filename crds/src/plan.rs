@@ -60,6 +60,8 @@ pub struct PlanSpec {
     /// Whether the workspace is snapshotted before each run. Default: `Manual`.
     pub checkpoint: Option<Checkpoint>,
     /// After how long without a run the plan ends. Absent: never.
+    #[serde(default)]
+    #[schemars(schema_with = "crate::schema::duration")]
     pub idle_timeout: Option<Duration>,
     /// How long the ended plan is kept. Absent: until it is deleted.
     #[schemars(range(min = 0, max = 31_536_000))]

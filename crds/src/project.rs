@@ -95,7 +95,7 @@ pub struct Host {
     /// `Allowed`; `OnRequest`: only where a tool requires it or an environment names it; `Forbidden`. Default: the operator's.
     pub policy: Option<HostPolicy>,
     /// Image of the host runner. Default: the operator's.
-    #[schemars(length(min = 1, max = 1024), regex(pattern = "^[^\\s\\x00-]\\S*$"))]
+    #[schemars(length(min = 1, max = 1024), regex(pattern = crate::pattern::IMAGE))]
     pub image: Option<String>,
     /// Its compute resources.
     pub resources: Option<ResourceRequirements>,

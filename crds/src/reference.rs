@@ -41,7 +41,7 @@ pub struct KeyRef {
     #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
     pub name: String,
     /// Key in its data.
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[-._a-zA-Z0-9]+$"))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = crate::pattern::KEY))]
     pub key: String,
 }
 

@@ -47,6 +47,7 @@ pub struct ToolSpec {
     /// Whether the run's `input` is passed as JSON on stdin. Default: `None`.
     pub input: Option<Input>,
     /// JSON Schema that the run's `input` must satisfy.
+    #[serde(default)]
     #[schemars(schema_with = "crate::schema::free_form_object")]
     pub input_schema: Option<Value>,
     /// Whether the whole stdout is one JSON document that becomes `status.result` of the run. Default: `None`.
@@ -184,6 +185,7 @@ pub struct SessionSpec {
     #[schemars(length(max = 64))]
     pub plugins: Vec<String>,
     /// Free-form configuration.
+    #[serde(default)]
     #[schemars(schema_with = "crate::schema::free_form_object")]
     pub config: Option<Value>,
 }

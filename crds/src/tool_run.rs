@@ -29,11 +29,13 @@ use crate::tool::{Capability, Mode, Streams};
     selectable = ".spec.workspaceRef.name",
     selectable = ".spec.planRef.name",
     doc = "One command: routed once, executed at most once, recorded. It can't be changed but for cancel; deleting it cancels it.",
-    printcolumn(name = "Outcome", type_ = "string", json_path = ".status.outcome"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),
     printcolumn(name = "Exit", type_ = "integer", json_path = ".status.exitCode"),
     printcolumn(name = "Rule", type_ = "string", json_path = ".status.route.rule"),
     printcolumn(name = "Target", type_ = "string", json_path = ".status.route.target.name"),
     printcolumn(name = "Ms", type_ = "integer", json_path = ".status.durationMs"),
+    printcolumn(name = "Outcome", type_ = "string", json_path = ".status.outcome", priority = 1),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = rule::short_name()
@@ -44,7 +46,7 @@ use crate::tool::{Capability, Mode, Streams};
 #[x_kube(validation = Rule::new("!has(self.path) || has(self.workspaceRef) || has(self.planRef)").message("path is relative to a workspace: set workspaceRef (or a planRef)"))]
 #[x_kube(validation = Rule::new("!has(self.terminal) || (has(self.mode) && self.mode == 'Session') || has(self.toolRef)").message("terminal needs mode: Session"))]
 #[x_kube(validation = Rule::new("!(has(self.stdin) && has(self.input))").message("stdin and input both feed the tool's stdin: set one of them"))]
-#[x_kube(validation = rule::immutable(&["toolRef", "command", "script", "activate", "description", "args", "env", "stdin", "workingDirectory", "streams", "mode", "terminal", "workspaceRef", "path", "projectRef", "planRef", "environment", "configName", "activation", "pathMapping", "timeoutSeconds", "outputLimit", "ttlSecondsAfterFinished"], "a ToolRun can't be changed but for cancel: create a new one"))]
+#[x_kube(validation = rule::immutable(&["toolRef", "command", "script", "activate", "description", "args", "env", "stdin", "input", "workingDirectory", "streams", "mode", "terminal", "workspaceRef", "path", "projectRef", "planRef", "environment", "configName", "activation", "pathMapping", "timeoutSeconds", "outputLimit", "ttlSecondsAfterFinished"], "a ToolRun can't be changed but for cancel: create a new one"))]
 #[x_kube(validation = Rule::new("!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)").message("cancel can't be taken back: create a new ToolRun"))]
 pub struct ToolRunSpec {
     /// The Tool to run.
@@ -71,8 +73,9 @@ pub struct ToolRunSpec {
     /// What the tool reads on stdin.
     #[schemars(length(max = 65536))]
     pub stdin: Option<String>,
-    /// Free-form JSON that the tool reads on stdin.
-    #[schemars(schema_with = "crate::schema::free_form")]
+    /// Free-form JSON object that the tool reads on stdin. Anything else than an object goes into `stdin`.
+    #[serde(default)]
+    #[schemars(schema_with = "crate::schema::free_form_object")]
     pub input: Option<Value>,
     /// Folder in which the tool starts: absolute, or relative to the folder of `path`. Default: that folder.
     #[schemars(length(min = 1, max = 1024))]
@@ -126,7 +129,7 @@ pub struct Argument(#[schemars(length(max = 65536))] pub String);
 #[x_kube(validation = rule::exactly_one(&["value", "secretKeyRef"]))]
 pub struct RunEnvVar {
     /// Name of the variable.
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[A-Za-z_][A-Za-z0-9_.-]*$"))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = crate::pattern::VARIABLE))]
     pub name: String,
     /// Its value.
     #[schemars(length(max = 32768))]
@@ -205,6 +208,7 @@ pub struct ToolRunStatus {
     /// What the tool wrote to stderr.
     pub stderr: Option<Stream>,
     /// The JSON document that a tool with `resultFormat: Json` wrote.
+    #[serde(default)]
     #[schemars(schema_with = "crate::schema::free_form")]
     pub result: Option<Value>,
     /// Whether the document is too large to stand here.
@@ -261,6 +265,8 @@ pub struct RouteTarget {
     Hash,
     strum::IntoStaticStr,
     strum::Display,
+    strum::EnumIter,
+    strum::EnumMessage,
 )]
 pub enum RouteRule {
     /// The tool requires the host.
@@ -342,6 +348,7 @@ pub struct Claim {
     strum::IntoStaticStr,
     strum::Display,
     strum::EnumIter,
+    strum::EnumMessage,
 )]
 pub enum Outcome {
     /// The tool ended with code 0.

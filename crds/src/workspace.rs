@@ -92,6 +92,8 @@ pub struct GitSource {
     pub checkout: Option<Checkout>,
     /// How often the remote is asked for a new revision, at least `10s`. Absent: only on request (annotation `drydock.dev/rescan`).
     #[x_kube(validation = Rule::new("duration(self) >= duration('10s')").message("interval must be at least 10s"))]
+    #[serde(default)]
+    #[schemars(schema_with = "crate::schema::duration")]
     pub interval: Option<Duration>,
 }
 
@@ -124,7 +126,7 @@ pub struct ClaimTree {
     #[schemars(length(min = 1, max = 253), regex(pattern = crate::reference::SUBDOMAIN_PATTERN))]
     pub claim_name: String,
     /// Folder within it. Default: its root.
-    #[schemars(length(min = 1, max = 1024), regex(pattern = "^[^/\\x00][^\\x00]*$"))]
+    #[schemars(length(min = 1, max = 1024), regex(pattern = crate::pattern::RELATIVE_PATH))]
     #[x_kube(validation = Rule::new("!self.split('/').exists(p, p == '..')").message("subPath must stay within the claim: remove '..'"))]
     pub sub_path: Option<String>,
 }
@@ -194,6 +196,8 @@ pub struct Reclaim {
     /// Whether the claim is kept (`Retain`, the default) or deleted.
     pub policy: Option<ReclaimPolicy>,
     /// How long a kept claim is kept. Default: `168h`.
+    #[serde(default)]
+    #[schemars(schema_with = "crate::schema::duration")]
     pub after: Option<Duration>,
 }
 
@@ -212,13 +216,13 @@ pub enum ReclaimPolicy {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Discovery {
-    /// Whether it is. Default: `Enabled`.
+    /// Whether the tree is scanned. Default: `Enabled`.
     pub mode: Option<DiscoveryMode>,
     /// Globs of paths that are left out, beside the built-in list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub exclude: Vec<String>,
-    /// How many folders deep. Default: no limit but the built-in one.
+    /// How many folders deep the scan goes. Default: no limit but the built-in one.
     #[schemars(range(min = 0, max = 64))]
     pub max_depth: Option<i32>,
 }

@@ -1,1 +1,23 @@
-//! Every decision of Drydock, pure.
+//! Every decision of Drydock.
+//!
+//! A decision is a pure, total, synchronous function of what was observed: no I/O, no clock, no environment, no randomness (the
+//! crate's `clippy.toml` and manifest hold it). Each kind has one file with an `Observed` value and `decide(&Observed) -> Decision`;
+//! what several kinds share has a file of its own.
+//!
+//! - [`decision`]: what a decision is made of
+//! - [`condition`], [`lifecycle`]: how conditions and the state of an instance may change
+//! - [`agent`]: what is known of the agent in an environment
+//! - [`settings`]: the operator's configuration
+//! - [`routing`], [`path`], [`name`]: where a tool run executes, what its paths mean, what things are called
+//! - `render`: the children that Drydock makes
+
+pub mod agent;
+pub mod condition;
+pub mod decision;
+pub mod lifecycle;
+pub mod name;
+pub mod path;
+pub mod routing;
+pub mod settings;
+
+pub use decision::{Decision, Effect, Notice, Wake};
