@@ -194,19 +194,19 @@ pub fn mount_tree(
     path: &str,
     sub_path: Option<&str>,
     read_only: bool,
-) -> Result<(), Acceptance> {
+) -> Result<(), Box<Acceptance>> {
     let name = &workspace.name;
     if !workspace.exists {
         let message = format!("Workspace {name} isn't there");
-        return Err(Acceptance::Waiting(Objection::new(Reason::ReferenceNotFound, message)));
+        return Err(Box::new(Acceptance::Waiting(Objection::new(Reason::ReferenceNotFound, message))));
     }
     if !workspace.mountable {
         let message = format!("Workspace {name} has no claim that could be mounted: it has checkout: None");
-        return Err(Acceptance::Refused(Objection::new(Reason::NotMountable, message)));
+        return Err(Box::new(Acceptance::Refused(Objection::new(Reason::NotMountable, message))));
     }
     let Some(claim) = workspace.claim.clone().filter(|_| workspace.checked_out) else {
         let message = format!("Workspace {name} isn't checked out yet");
-        return Err(Acceptance::Waiting(Objection::new(Reason::WaitingForReference, message)));
+        return Err(Box::new(Acceptance::Waiting(Objection::new(Reason::WaitingForReference, message))));
     };
     let inner = [workspace.tree_path.as_str(), sub_path.unwrap_or_default()];
     let inner = inner.iter().filter(|p| !p.is_empty()).copied().collect::<Vec<_>>().join("/");
@@ -240,7 +240,7 @@ pub fn add_mounts(
     mounts: &[Mount],
     workspaces: &BTreeMap<String, WorkspaceFact>,
     claims: &BTreeMap<String, ClaimFact>,
-) -> Result<(), Acceptance> {
+) -> Result<(), Box<Acceptance>> {
     for mount in mounts {
         let read_only = mount.read_only.unwrap_or_default();
         let sub_path = mount.sub_path.as_deref();
@@ -258,14 +258,14 @@ pub fn add_mounts(
     Ok(())
 }
 
-fn mount_claim(blueprint: &mut Blueprint, fact: Option<&ClaimFact>, name: &str, mount: &Mount) -> Result<(), Acceptance> {
+fn mount_claim(blueprint: &mut Blueprint, fact: Option<&ClaimFact>, name: &str, mount: &Mount) -> Result<(), Box<Acceptance>> {
     let Some(fact) = fact else {
         let message = format!("PersistentVolumeClaim {name} isn't there");
-        return Err(Acceptance::Waiting(Objection::new(Reason::ClaimNotFound, message)));
+        return Err(Box::new(Acceptance::Waiting(Objection::new(Reason::ClaimNotFound, message))));
     };
     if fact.deleting {
         let message = format!("PersistentVolumeClaim {name} is being deleted");
-        return Err(Acceptance::Waiting(Objection::new(Reason::ClaimPending, message)));
+        return Err(Box::new(Acceptance::Waiting(Objection::new(Reason::ClaimPending, message))));
     }
     push(blueprint, mount, VolumeSource::Claim(name.to_owned()), "claim");
     if !blueprint.shared_claims.contains(&fact.claim) {

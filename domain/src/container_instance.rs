@@ -39,6 +39,6 @@ pub fn acceptance(spec: &ContainerInstanceSpec, source: &Source) -> Acceptance {
     blueprint.context.workspace_folder = workspace_folder.clone().unwrap_or_else(|| DEFAULT_FOLDER.to_owned());
     match add_mounts(&mut blueprint, &instance.mounts, &source.workspaces, &source.claims) {
         Ok(()) => Acceptance::Accepted(Box::new(blueprint)),
-        Err(objection) => objection,
+        Err(objection) => *objection,
     }
 }

@@ -160,7 +160,7 @@ fn resolved(
     unmapped.dedup();
     let status = status_of(found, text, &folder, document.value(), &config, unmapped);
     if let Err(acceptance) = mounted {
-        return with_status(acceptance, status);
+        return with_status(*acceptance, status);
     }
     blueprint.devcontainer = Some(status);
     Acceptance::Accepted(Box::new(blueprint))
@@ -196,7 +196,7 @@ fn mount_workspace(
     found: &Devcontainer,
     config: &Config,
     unmapped: &mut Vec<Unmapped>,
-) -> Result<(), Acceptance> {
+) -> Result<(), Box<Acceptance>> {
     let sub_path = spec.workspace_sub_path.as_deref();
     let default = devcontainer::workspace::default_mount_target(&source.workspace.name);
     let target = match &config.workspace_mount {

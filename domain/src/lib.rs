@@ -20,6 +20,7 @@ pub mod container_instance;
 pub mod decision;
 pub mod devcontainer_instance;
 pub mod execution_environment;
+pub mod instance;
 pub mod lifecycle;
 pub mod name;
 pub mod path;
@@ -32,5 +33,6 @@ pub mod routing;
 pub mod settings;
 pub mod snapshot;
 pub mod tool;
+pub mod tool_run;
 
 pub use decision::{Decision, Effect, Notice, Wake};
