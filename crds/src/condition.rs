@@ -15,6 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
     strum::IntoStaticStr,
     strum::Display,
     strum::EnumIter,
+    strum::EnumMessage,
 )]
 pub enum ConditionType {
     /// What the kind promises holds (see each kind).
@@ -81,6 +82,7 @@ impl ConditionType {
     strum::Display,
     strum::EnumString,
     strum::EnumIter,
+    strum::EnumMessage,
 )]
 pub enum Reason {
     /// All is as the spec says.

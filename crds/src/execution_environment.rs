@@ -26,6 +26,7 @@ use crate::rule;
     shortname = "xenv",
     category = "drydock",
     doc = "The statement: tools of this project or plan run there, with this priority.",
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
     printcolumn(name = "Accepted", type_ = "string", json_path = ".status.conditions[?(@.type==\"Accepted\")].status"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Accepted\")].reason"),
     printcolumn(name = "Priority", type_ = "string", json_path = ".spec.priority"),

@@ -374,6 +374,7 @@ pub struct InstanceStatus {
     strum::IntoStaticStr,
     strum::Display,
     strum::EnumIter,
+    strum::EnumMessage,
 )]
 pub enum ProvisioningState {
     /// Known; nothing was built or started.

@@ -19,6 +19,8 @@ pub const MAX_STRING: u64 = 4096;
 pub const MAX_ITEMS: u64 = 256;
 /// General bound of a map.
 pub const MAX_PROPERTIES: u64 = 256;
+/// General bound of a number: what every JSON reader keeps exactly.
+pub const MAX_INTEGER: i64 = (1 << 53) - 1;
 /// Bound of one string in a map of strings.
 const MAX_MAP_STRING: u64 = 1024;
 /// What a string matches that says nothing else of itself.
@@ -149,6 +151,10 @@ fn walk(schema: &mut Value, bounds: Bounds, path: &str) -> Result<(), SchemaErro
         }
         Some("object") if node.contains_key("additionalProperties") => {
             node.entry("maxProperties").or_insert(json!(MAX_PROPERTIES));
+        }
+        Some("integer") if bounds == Bounds::All => {
+            node.entry("minimum").or_insert(json!(-MAX_INTEGER));
+            node.entry("maximum").or_insert(json!(MAX_INTEGER));
         }
         None if node.contains_key("x-kubernetes-int-or-string") && bounds == Bounds::All => {
             node.insert("pattern".into(), json!(QUANTITY));

@@ -29,11 +29,13 @@ use crate::tool::{Capability, Mode, Streams};
     selectable = ".spec.workspaceRef.name",
     selectable = ".spec.planRef.name",
     doc = "One command: routed once, executed at most once, recorded. It can't be changed but for cancel; deleting it cancels it.",
-    printcolumn(name = "Outcome", type_ = "string", json_path = ".status.outcome"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),
     printcolumn(name = "Exit", type_ = "integer", json_path = ".status.exitCode"),
     printcolumn(name = "Rule", type_ = "string", json_path = ".status.route.rule"),
     printcolumn(name = "Target", type_ = "string", json_path = ".status.route.target.name"),
     printcolumn(name = "Ms", type_ = "integer", json_path = ".status.durationMs"),
+    printcolumn(name = "Outcome", type_ = "string", json_path = ".status.outcome", priority = 1),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = rule::short_name()
@@ -263,6 +265,8 @@ pub struct RouteTarget {
     Hash,
     strum::IntoStaticStr,
     strum::Display,
+    strum::EnumIter,
+    strum::EnumMessage,
 )]
 pub enum RouteRule {
     /// The tool requires the host.
@@ -344,6 +348,7 @@ pub struct Claim {
     strum::IntoStaticStr,
     strum::Display,
     strum::EnumIter,
+    strum::EnumMessage,
 )]
 pub enum Outcome {
     /// The tool ended with code 0.

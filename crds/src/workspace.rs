@@ -216,13 +216,13 @@ pub enum ReclaimPolicy {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Discovery {
-    /// Whether it is. Default: `Enabled`.
+    /// Whether the tree is scanned. Default: `Enabled`.
     pub mode: Option<DiscoveryMode>,
     /// Globs of paths that are left out, beside the built-in list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub exclude: Vec<String>,
-    /// How many folders deep. Default: no limit but the built-in one.
+    /// How many folders deep the scan goes. Default: no limit but the built-in one.
     #[schemars(range(min = 0, max = 64))]
     pub max_depth: Option<i32>,
 }

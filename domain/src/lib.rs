@@ -8,12 +8,16 @@
 //! - [`condition`], [`lifecycle`]: how conditions and the state of an instance may change
 //! - [`agent`]: what is known of the agent in an environment
 //! - [`settings`]: the operator's configuration
+//! - [`routing`], [`path`], [`name`]: where a tool run executes, what its paths mean, what things are called
 //! - `render`: the children that Drydock makes
 
 pub mod agent;
 pub mod condition;
 pub mod decision;
 pub mod lifecycle;
+pub mod name;
+pub mod path;
+pub mod routing;
 pub mod settings;
 
 pub use decision::{Decision, Effect, Notice, Wake};
