@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use drydock_crds::condition::Reason;
 use drydock_crds::instance::{
-    Coherence, DesiredState, DevcontainerStatus, InstanceSpec, Mount, MountStatus, OnStop, Unmapped, VolumeStatus,
+    Coherence, DesiredState, DevcontainerStatus, InstanceSpec, Mount, MountStatus, OnStop, Unmapped,
+    VolumeStatus,
 };
 use drydock_crds::workspace::Devcontainer;
 use serde::{Deserialize, Serialize};
@@ -107,7 +108,11 @@ pub struct Objection {
 impl Objection {
     /// An objection.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), devcontainer: None }
+        Self {
+            reason,
+            message: message.into(),
+            devcontainer: None,
+        }
     }
 }
 
@@ -154,7 +159,10 @@ pub fn not_implemented(spec: &InstanceSpec) -> Vec<&'static str> {
         ("spec.ports", !spec.ports.is_empty()),
         ("spec.gitCredentials", !spec.git_credentials.is_empty()),
     ];
-    set.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field).collect()
+    set.iter()
+        .filter(|(_, is_set)| *is_set)
+        .map(|(field, _)| *field)
+        .collect()
 }
 
 /// The objection to a shared block, if there is one.
@@ -167,15 +175,22 @@ pub fn objection(spec: &InstanceSpec) -> Option<Objection> {
     }
     let host_path = spec.mounts.iter().find_map(|m| m.host_path.as_ref());
     host_path.map(|h| {
-        let message = format!("the mount of the node's folder {} isn't allowed: the operator's policy.hostPath is off", h.path);
+        let message = format!(
+            "the mount of the node's folder {} isn't allowed: the operator's policy.hostPath is off",
+            h.path
+        );
         Objection::new(Reason::PolicyDenied, message)
     })
 }
 
 /// The literal variables of the shared block; those from Secrets and config maps go to tools alone.
 pub fn literal_env(spec: &InstanceSpec) -> impl Iterator<Item = (String, String)> + '_ {
-    let literal = |e: &&drydock_crds::instance::EnvVar| e.secret_key_ref.is_none() && e.config_map_key_ref.is_none();
-    spec.env.iter().filter(literal).map(|e| (e.name.clone(), e.value.clone().unwrap_or_default()))
+    let literal =
+        |e: &&drydock_crds::instance::EnvVar| e.secret_key_ref.is_none() && e.config_map_key_ref.is_none();
+    spec.env
+        .iter()
+        .filter(literal)
+        .map(|e| (e.name.clone(), e.value.clone().unwrap_or_default()))
 }
 
 /// Whether the spec asks for the environment to run.
@@ -198,18 +213,32 @@ pub fn mount_tree(
     let name = &workspace.name;
     if !workspace.exists {
         let message = format!("Workspace {name} isn't there");
-        return Err(Box::new(Acceptance::Waiting(Objection::new(Reason::ReferenceNotFound, message))));
+        return Err(Box::new(Acceptance::Waiting(Objection::new(
+            Reason::ReferenceNotFound,
+            message,
+        ))));
     }
     if !workspace.mountable {
         let message = format!("Workspace {name} has no claim that could be mounted: it has checkout: None");
-        return Err(Box::new(Acceptance::Refused(Objection::new(Reason::NotMountable, message))));
+        return Err(Box::new(Acceptance::Refused(Objection::new(
+            Reason::NotMountable,
+            message,
+        ))));
     }
     let Some(claim) = workspace.claim.clone().filter(|_| workspace.checked_out) else {
         let message = format!("Workspace {name} isn't checked out yet");
-        return Err(Box::new(Acceptance::Waiting(Objection::new(Reason::WaitingForReference, message))));
+        return Err(Box::new(Acceptance::Waiting(Objection::new(
+            Reason::WaitingForReference,
+            message,
+        ))));
     };
     let inner = [workspace.tree_path.as_str(), sub_path.unwrap_or_default()];
-    let inner = inner.iter().filter(|p| !p.is_empty()).copied().collect::<Vec<_>>().join("/");
+    let inner = inner
+        .iter()
+        .filter(|p| !p.is_empty())
+        .copied()
+        .collect::<Vec<_>>()
+        .join("/");
     blueprint.mounts.push(MountedVolume {
         path: path.to_owned(),
         source: VolumeSource::Claim(claim.name.clone()),
@@ -226,7 +255,10 @@ pub fn mount_tree(
     if !blueprint.shared_claims.contains(&claim) {
         blueprint.shared_claims.push(claim);
     }
-    let place = TreePlace { path: path.to_owned(), sub_path: sub_path.unwrap_or_default().to_owned() };
+    let place = TreePlace {
+        path: path.to_owned(),
+        sub_path: sub_path.unwrap_or_default().to_owned(),
+    };
     blueprint.context.workspaces.entry(name.clone()).or_insert(place);
     Ok(())
 }
@@ -245,27 +277,55 @@ pub fn add_mounts(
         let read_only = mount.read_only.unwrap_or_default();
         let sub_path = mount.sub_path.as_deref();
         if let Some(reference) = &mount.workspace_ref {
-            let missing = WorkspaceFact { name: reference.name.clone(), ..WorkspaceFact::default() };
+            let missing = WorkspaceFact {
+                name: reference.name.clone(),
+                ..WorkspaceFact::default()
+            };
             let workspace = workspaces.get(&reference.name).unwrap_or(&missing);
             mount_tree(blueprint, workspace, &mount.mount_path, sub_path, read_only)?;
         } else if let Some(source) = &mount.persistent_volume_claim {
-            mount_claim(blueprint, claims.get(&source.claim_name), &source.claim_name, mount)?;
+            mount_claim(
+                blueprint,
+                claims.get(&source.claim_name),
+                &source.claim_name,
+                mount,
+            )?;
         } else if let Some(folder) = &mount.empty_dir {
             let memory = folder.medium.is_some();
-            push(blueprint, mount, if memory { VolumeSource::Memory } else { VolumeSource::EmptyDir }, "volume");
+            push(
+                blueprint,
+                mount,
+                if memory {
+                    VolumeSource::Memory
+                } else {
+                    VolumeSource::EmptyDir
+                },
+                "volume",
+            );
         }
     }
     Ok(())
 }
 
-fn mount_claim(blueprint: &mut Blueprint, fact: Option<&ClaimFact>, name: &str, mount: &Mount) -> Result<(), Box<Acceptance>> {
+fn mount_claim(
+    blueprint: &mut Blueprint,
+    fact: Option<&ClaimFact>,
+    name: &str,
+    mount: &Mount,
+) -> Result<(), Box<Acceptance>> {
     let Some(fact) = fact else {
         let message = format!("PersistentVolumeClaim {name} isn't there");
-        return Err(Box::new(Acceptance::Waiting(Objection::new(Reason::ClaimNotFound, message))));
+        return Err(Box::new(Acceptance::Waiting(Objection::new(
+            Reason::ClaimNotFound,
+            message,
+        ))));
     };
     if fact.deleting {
         let message = format!("PersistentVolumeClaim {name} is being deleted");
-        return Err(Box::new(Acceptance::Waiting(Objection::new(Reason::ClaimPending, message))));
+        return Err(Box::new(Acceptance::Waiting(Objection::new(
+            Reason::ClaimPending,
+            message,
+        ))));
     }
     push(blueprint, mount, VolumeSource::Claim(name.to_owned()), "claim");
     if !blueprint.shared_claims.contains(&fact.claim) {
@@ -298,9 +358,20 @@ fn push(blueprint: &mut Blueprint, mount: &Mount, source: VolumeSource, type_: &
 #[must_use]
 pub fn unread_of_image(user_is_set: bool) -> Vec<Unmapped> {
     let later = "image metadata isn't read in this version";
-    let mut list = vec![("image.entrypoint", later.to_owned()), ("image.metadata", later.to_owned())];
+    let mut list = vec![
+        ("image.entrypoint", later.to_owned()),
+        ("image.metadata", later.to_owned()),
+    ];
     if !user_is_set {
-        list.push(("image.user", format!("{later}: tools run as root; set remoteUser or containerUser")));
+        list.push((
+            "image.user",
+            format!("{later}: tools run as root; set remoteUser or containerUser"),
+        ));
     }
-    list.into_iter().map(|(property, reason)| Unmapped { property: property.to_owned(), reason }).collect()
+    list.into_iter()
+        .map(|(property, reason)| Unmapped {
+            property: property.to_owned(),
+            reason,
+        })
+        .collect()
 }

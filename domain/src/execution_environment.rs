@@ -45,18 +45,33 @@ pub fn decide(seen: &Observed) -> Decision<ExecutionEnvironmentStatus> {
     let mut conditions = Conditions::new(&present.conditions, generation, seen.now);
     let wake = match objection(seen) {
         None => {
-            conditions.set(ConditionType::Accepted, Truth::True, Reason::Accepted, "runs are routed by it");
+            conditions.set(
+                ConditionType::Accepted,
+                Truth::True,
+                Reason::Accepted,
+                "runs are routed by it",
+            );
             conditions.ready(Reason::Accepted, "runs are routed by it");
             Wake::OnChange
         }
         Some((Reason::Conflicted, message)) => {
-            conditions.set(ConditionType::Accepted, Truth::False, Reason::Conflicted, message.clone());
+            conditions.set(
+                ConditionType::Accepted,
+                Truth::False,
+                Reason::Conflicted,
+                message.clone(),
+            );
             conditions.stalled(Reason::Conflicted, message);
             Wake::OnChange
         }
-        Some((reason, message)) => {
-            unresolved(&mut conditions, &present.conditions, generation, seen.now, reason, &message)
-        }
+        Some((reason, message)) => unresolved(
+            &mut conditions,
+            &present.conditions,
+            generation,
+            seen.now,
+            reason,
+            &message,
+        ),
     };
     let target_state = match seen.target {
         TargetFact::Linked(state) => Some(state),
@@ -67,18 +82,31 @@ pub fn decide(seen: &Observed) -> Decision<ExecutionEnvironmentStatus> {
         target_state,
         conditions: conditions.finish(),
     };
-    Decision { wake, ..Decision::status(status) }
+    Decision {
+        wake,
+        ..Decision::status(status)
+    }
 }
 
 fn objection(seen: &Observed) -> Option<(Reason, String)> {
     let target = || {
         let target = &seen.environment.spec.target;
-        let dev = target.devcontainer_instance_ref.as_ref().map(|r| format!("DevcontainerInstance {}", r.name));
-        dev.or_else(|| target.container_instance_ref.as_ref().map(|r| format!("ContainerInstance {}", r.name)))
-            .unwrap_or_default()
+        let dev = target
+            .devcontainer_instance_ref
+            .as_ref()
+            .map(|r| format!("DevcontainerInstance {}", r.name));
+        dev.or_else(|| {
+            target
+                .container_instance_ref
+                .as_ref()
+                .map(|r| format!("ContainerInstance {}", r.name))
+        })
+        .unwrap_or_default()
     };
     if let Some(other) = &seen.conflicts_with {
-        let message = format!("{other} has the same scope and priority and is older: delete one, or change its priority");
+        let message = format!(
+            "{other} has the same scope and priority and is older: delete one, or change its priority"
+        );
         return Some((Reason::Conflicted, message));
     }
     if !seen.scope_exists {
@@ -87,8 +115,12 @@ fn objection(seen: &Observed) -> Option<(Reason, String)> {
     match seen.target {
         TargetFact::Linked(_) | TargetFact::Open => None,
         TargetFact::Missing => Some((Reason::TargetNotFound, format!("{} isn't there", target()))),
-        TargetFact::NotLinked => {
-            Some((Reason::TargetNotLinked, format!("{} isn't linked: add it to spec.resources of the project", target())))
-        }
+        TargetFact::NotLinked => Some((
+            Reason::TargetNotLinked,
+            format!(
+                "{} isn't linked: add it to spec.resources of the project",
+                target()
+            ),
+        )),
     }
 }

@@ -142,7 +142,12 @@ pub fn decide(seen: &Observed) -> Decision<InstanceStatus> {
         ProvisioningState::Failed => draft.failed(),
     }
     draft.report();
-    Decision { effects: draft.effects, status: Some(draft.status), notices: draft.notices, wake: draft.wake }
+    Decision {
+        effects: draft.effects,
+        status: Some(draft.status),
+        notices: draft.notices,
+        wake: draft.wake,
+    }
 }
 
 impl Draft<'_> {
@@ -162,7 +167,11 @@ impl Draft<'_> {
                 ProvisioningState::Failed => NoticeKind::Warning,
                 _ => NoticeKind::Normal,
             };
-            self.notices.push(Notice { kind, reason: reason.to_string(), message: format!("{to}: {message}") });
+            self.notices.push(Notice {
+                kind,
+                reason: reason.to_string(),
+                message: format!("{to}: {message}"),
+            });
             self.wake = Wake::Again;
         }
     }
@@ -182,7 +191,10 @@ impl Draft<'_> {
             DesiredState::Active => Some((Reason::DesiredActive, "spec.desiredState is Active".into())),
             DesiredState::Auto if self.seen.demand.waiting > 0 => {
                 let runs = self.seen.demand.waiting;
-                Some((Reason::RunPending, format!("{runs} tool run{} need it", if runs == 1 { "" } else { "s" })))
+                Some((
+                    Reason::RunPending,
+                    format!("{runs} tool run{} need it", if runs == 1 { "" } else { "s" }),
+                ))
             }
             DesiredState::Auto => None,
         }
@@ -190,7 +202,11 @@ impl Draft<'_> {
 
     /// The pod that is the environment now: not on its way out.
     fn present_pod(&self) -> Option<&PodFact> {
-        self.seen.pods.iter().filter(|p| p.deleting_since.is_none()).max_by_key(|p| p.created)
+        self.seen
+            .pods
+            .iter()
+            .filter(|p| p.deleting_since.is_none())
+            .max_by_key(|p| p.created)
     }
 
     /// The pod that the status names.
@@ -211,14 +227,21 @@ impl Draft<'_> {
     }
 
     fn conditions(&self) -> Conditions {
-        Conditions::new(&self.seen.status.conditions, self.seen.identity.generation, self.seen.now)
+        Conditions::new(
+            &self.seen.status.conditions,
+            self.seen.identity.generation,
+            self.seen.now,
+        )
     }
 }
 
 /// When a failed start may be tried again for a new run: the wait doubles with each failure in a row.
 #[must_use]
 pub fn retry_due(status: &InstanceStatus) -> Option<Timestamp> {
-    let last = status.transitions.last().filter(|t| t.to == ProvisioningState::Failed)?;
+    let last = status
+        .transitions
+        .last()
+        .filter(|t| t.to == ProvisioningState::Failed)?;
     if !is_transient(&last.reason) {
         return None;
     }
@@ -229,14 +252,21 @@ pub fn retry_due(status: &InstanceStatus) -> Option<Timestamp> {
         .take_while(|t| t.to == ProvisioningState::Failed || t.from == ProvisioningState::Failed)
         .filter(|t| t.to == ProvisioningState::Failed)
         .count();
-    let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX).min(16);
+    let doublings = u32::try_from(failures.saturating_sub(1))
+        .unwrap_or(u32::MAX)
+        .min(16);
     let wait = RETRY_FIRST.saturating_mul(1 << doublings).min(RETRY_MOST);
     Some(crate::decision::after(last.time.0, wait))
 }
 
 /// Whether a start that failed for this reason may succeed later without anybody changing anything.
 fn is_transient(reason: &str) -> bool {
-    let permanent = [Reason::BuildUnavailable, Reason::InvalidConfig, Reason::PolicyDenied, Reason::NotImplemented];
+    let permanent = [
+        Reason::BuildUnavailable,
+        Reason::InvalidConfig,
+        Reason::PolicyDenied,
+        Reason::NotImplemented,
+    ];
     !permanent.iter().any(|p| p.as_str() == reason)
 }
 

@@ -29,10 +29,12 @@ pub mod pod;
 pub mod project;
 pub mod reference;
 pub mod render;
+pub mod retained_claim;
 pub mod routing;
 pub mod settings;
 pub mod snapshot;
 pub mod tool;
 pub mod tool_run;
+pub mod workspace;
 
 pub use decision::{Decision, Effect, Notice, Wake};

@@ -79,12 +79,21 @@ impl PodFact {
                 name: meta.name.clone()?,
                 uid: meta.uid.clone()?,
             },
-            created: meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0),
+            created: meta
+                .creation_timestamp
+                .as_ref()
+                .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
             deleting_since: meta.deletion_timestamp.as_ref().map(|t| t.0),
             node: pod.spec.as_ref().and_then(|s| s.node_name.clone()),
             stage: status.map_or(PodStage::Starting(None), |s| stage(s, main)),
             container_id: main.and_then(|c| c.container_id.clone()),
-            image: main.map(|c| if c.image_id.is_empty() { c.image.clone() } else { c.image_id.clone() }),
+            image: main.map(|c| {
+                if c.image_id.is_empty() {
+                    c.image.clone()
+                } else {
+                    c.image_id.clone()
+                }
+            }),
             inputs: meta.labels.as_ref().and_then(|l| l.get(label::INPUTS).cloned()),
         })
     }
@@ -113,8 +122,10 @@ fn stage(status: &PodStatus, main: Option<&ContainerStatus>) -> PodStage {
             (_, Some("OOMKilled")) => Reason::OutOfMemory,
             _ => Reason::ContainerExited,
         };
-        let message = first_of([status.message.as_deref(), ended.message.as_deref()])
-            .map_or_else(|| format!("the container ended with exit code {}", ended.exit_code), str::to_owned);
+        let message = first_of([status.message.as_deref(), ended.message.as_deref()]).map_or_else(
+            || format!("the container ended with exit code {}", ended.exit_code),
+            str::to_owned,
+        );
         return PodStage::Ended(End {
             reason,
             message,
@@ -126,10 +137,18 @@ fn stage(status: &PodStatus, main: Option<&ContainerStatus>) -> PodStage {
         let evicted = matches!(status.reason.as_deref(), Some("Evicted" | "Preempting"));
         let trouble = init_failure(status);
         return PodStage::Ended(End {
-            reason: if evicted { Reason::Evicted } else { Reason::ContainerFailed },
-            message: first_of([status.message.as_deref(), trouble.as_deref(), status.reason.as_deref()])
-                .unwrap_or("the pod ended before its container started")
-                .to_owned(),
+            reason: if evicted {
+                Reason::Evicted
+            } else {
+                Reason::ContainerFailed
+            },
+            message: first_of([
+                status.message.as_deref(),
+                trouble.as_deref(),
+                status.reason.as_deref(),
+            ])
+            .unwrap_or("the pod ended before its container started")
+            .to_owned(),
             exit_code: None,
             at: None,
         });
@@ -145,32 +164,53 @@ fn first_of<'a, const N: usize>(texts: [Option<&'a str>; N]) -> Option<&'a str> 
 }
 
 fn init_failure(status: &PodStatus) -> Option<String> {
-    status.init_container_statuses.as_deref().unwrap_or_default().iter().find_map(|c| {
-        let ended = c.state.as_ref()?.terminated.as_ref()?;
-        (ended.exit_code != 0).then(|| {
-            let message = first_of([ended.message.as_deref(), ended.reason.as_deref()]).unwrap_or_default();
-            format!("init container {} ended with exit code {}: {message}", c.name, ended.exit_code)
+    status
+        .init_container_statuses
+        .as_deref()
+        .unwrap_or_default()
+        .iter()
+        .find_map(|c| {
+            let ended = c.state.as_ref()?.terminated.as_ref()?;
+            (ended.exit_code != 0).then(|| {
+                let message =
+                    first_of([ended.message.as_deref(), ended.reason.as_deref()]).unwrap_or_default();
+                format!(
+                    "init container {} ended with exit code {}: {message}",
+                    c.name, ended.exit_code
+                )
+            })
         })
-    })
 }
 
 /// What the kubelet says of a container that waits; ordinary waiting is no trouble.
 fn waiting_trouble(status: &PodStatus) -> Option<Trouble> {
     let init = status.init_container_statuses.as_deref().unwrap_or_default();
-    let all = init.iter().chain(status.container_statuses.as_deref().unwrap_or_default());
-    all.filter_map(|c| Some((c, c.state.as_ref()?.waiting.as_ref()?))).find_map(|(c, waiting)| {
-        let (reason, permanent) = match waiting.reason.as_deref()? {
-            "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" | "ImageInspectError" => {
-                (Reason::ImagePullFailed, false)
-            }
-            "InvalidImageName" | "ErrImageNeverPull" => (Reason::ImagePullFailed, true),
-            "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" | "CrashLoopBackOff"
-            | "PreCreateHookError" | "PreStartHookError" | "PostStartHookError" => (Reason::ContainerFailed, false),
-            _ => return None,
-        };
-        let said = waiting.message.as_deref().unwrap_or_default();
-        Some(Trouble { reason, message: format!("container {}: {said}", c.name), permanent })
-    })
+    let all = init
+        .iter()
+        .chain(status.container_statuses.as_deref().unwrap_or_default());
+    all.filter_map(|c| Some((c, c.state.as_ref()?.waiting.as_ref()?)))
+        .find_map(|(c, waiting)| {
+            let (reason, permanent) = match waiting.reason.as_deref()? {
+                "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" | "ImageInspectError" => {
+                    (Reason::ImagePullFailed, false)
+                }
+                "InvalidImageName" | "ErrImageNeverPull" => (Reason::ImagePullFailed, true),
+                "CreateContainerConfigError"
+                | "CreateContainerError"
+                | "RunContainerError"
+                | "CrashLoopBackOff"
+                | "PreCreateHookError"
+                | "PreStartHookError"
+                | "PostStartHookError" => (Reason::ContainerFailed, false),
+                _ => return None,
+            };
+            let said = waiting.message.as_deref().unwrap_or_default();
+            Some(Trouble {
+                reason,
+                message: format!("container {}: {said}", c.name),
+                permanent,
+            })
+        })
 }
 
 fn scheduling_trouble(status: &PodStatus) -> Option<Trouble> {
@@ -202,13 +242,22 @@ mod tests {
 
     #[test]
     fn the_stage_follows_the_main_container() {
-        let waiting = |reason: &str| json!({"phase": "Pending", "containerStatuses": [{"name": "main", "image": "i", "imageID": "",
-            "ready": false, "restartCount": 0, "state": {"waiting": {"reason": reason, "message": "m"}}}]});
+        let waiting = |reason: &str| {
+            json!({"phase": "Pending", "containerStatuses": [{"name": "main", "image": "i", "imageID": "",
+            "ready": false, "restartCount": 0, "state": {"waiting": {"reason": reason, "message": "m"}}}]})
+        };
         assert_eq!(fact(json!({})).stage, PodStage::Starting(None));
         assert_eq!(fact(waiting("ContainerCreating")).stage, PodStage::Starting(None));
-        let PodStage::Starting(Some(trouble)) = fact(waiting("ImagePullBackOff")).stage else { panic!("trouble expected") };
-        assert_eq!((trouble.reason, trouble.permanent), (Reason::ImagePullFailed, false));
-        let PodStage::Starting(Some(trouble)) = fact(waiting("InvalidImageName")).stage else { panic!("trouble expected") };
+        let PodStage::Starting(Some(trouble)) = fact(waiting("ImagePullBackOff")).stage else {
+            panic!("trouble expected")
+        };
+        assert_eq!(
+            (trouble.reason, trouble.permanent),
+            (Reason::ImagePullFailed, false)
+        );
+        let PodStage::Starting(Some(trouble)) = fact(waiting("InvalidImageName")).stage else {
+            panic!("trouble expected")
+        };
         assert!(trouble.permanent);
         let running = json!({"phase": "Running", "containerStatuses": [{"name": "main", "image": "i", "imageID": "sha", "ready": true,
             "restartCount": 0, "containerID": "c://1", "state": {"running": {}}}]});
@@ -219,19 +268,25 @@ mod tests {
 
     #[test]
     fn an_end_is_told_apart_by_its_cause() {
-        let ended = |reason: &str, pod_reason: &str| json!({"phase": "Failed", "reason": pod_reason, "containerStatuses": [{"name": "main",
+        let ended = |reason: &str, pod_reason: &str| {
+            json!({"phase": "Failed", "reason": pod_reason, "containerStatuses": [{"name": "main",
             "image": "i", "imageID": "", "ready": false, "restartCount": 0,
-            "state": {"terminated": {"exitCode": 137, "reason": reason}}}]});
+            "state": {"terminated": {"exitCode": 137, "reason": reason}}}]})
+        };
         for (reason, pod_reason, expected) in [
             ("OOMKilled", "", Reason::OutOfMemory),
             ("Error", "Evicted", Reason::Evicted),
             ("Error", "", Reason::ContainerExited),
         ] {
-            let PodStage::Ended(end) = fact(ended(reason, pod_reason)).stage else { panic!("end expected") };
+            let PodStage::Ended(end) = fact(ended(reason, pod_reason)).stage else {
+                panic!("end expected")
+            };
             assert_eq!(end.reason, expected);
             assert_eq!(end.exit_code, Some(137));
         }
-        let PodStage::Ended(end) = fact(json!({"phase": "Failed", "reason": "Evicted", "message": "disk"})).stage else {
+        let PodStage::Ended(end) =
+            fact(json!({"phase": "Failed", "reason": "Evicted", "message": "disk"})).stage
+        else {
             panic!("end expected")
         };
         assert_eq!((end.reason, end.message.as_str()), (Reason::Evicted, "disk"));
@@ -241,7 +296,12 @@ mod tests {
     fn an_unschedulable_pod_says_why() {
         let status = json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
             "message": "0/1 nodes"}]});
-        let PodStage::Starting(Some(trouble)) = fact(status).stage else { panic!("trouble expected") };
-        assert_eq!((trouble.reason, trouble.message.as_str()), (Reason::Unschedulable, "0/1 nodes"));
+        let PodStage::Starting(Some(trouble)) = fact(status).stage else {
+            panic!("trouble expected")
+        };
+        assert_eq!(
+            (trouble.reason, trouble.message.as_str()),
+            (Reason::Unschedulable, "0/1 nodes")
+        );
     }
 }

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 use drydock_crds::label;
 use k8s_openapi::api::core::v1::{
-    Affinity, Capabilities, PodAffinity, PodAffinityTerm, PodSecurityContext, ResourceRequirements, SeccompProfile,
-    SecurityContext,
+    Affinity, Capabilities, PodAffinity, PodAffinityTerm, PodSecurityContext, ResourceRequirements,
+    SeccompProfile, SecurityContext,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
@@ -49,7 +49,12 @@ pub fn labels(role: label::Role, pairs: &[(&str, &str)]) -> BTreeMap<String, Str
         (label::MANAGED_BY.to_owned(), label::MANAGER.to_owned()),
         (label::ROLE.to_owned(), role.as_str().to_owned()),
     ]);
-    labels.extend(pairs.iter().filter(|(_, v)| !v.is_empty()).map(|(k, v)| ((*k).to_owned(), label_value(v))));
+    labels.extend(
+        pairs
+            .iter()
+            .filter(|(_, v)| !v.is_empty())
+            .map(|(k, v)| ((*k).to_owned(), label_value(v))),
+    );
     labels
 }
 
@@ -58,8 +63,15 @@ pub fn labels(role: label::Role, pairs: &[(&str, &str)]) -> BTreeMap<String, Str
 pub fn label_value(text: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    let fits = text.len() <= 63 && text.chars().all(allowed) && edge(text.chars().next()) && edge(text.chars().last());
-    if fits { text.to_owned() } else { name::digest(text, 40) }
+    let fits = text.len() <= 63
+        && text.chars().all(allowed)
+        && edge(text.chars().next())
+        && edge(text.chars().last());
+    if fits {
+        text.to_owned()
+    } else {
+        name::digest(text, 40)
+    }
 }
 
 /// The labels that make the scheduler count pods of a claim, and the affinity that keeps them on one node: one required term for each
@@ -97,7 +109,10 @@ pub fn claim_affinity(claims: &[SharedClaim]) -> (BTreeMap<String, String>, Opti
 /// The pod-level security of everything Drydock makes.
 fn pod_security() -> PodSecurityContext {
     PodSecurityContext {
-        seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".into(), localhost_profile: None }),
+        seccomp_profile: Some(SeccompProfile {
+            type_: "RuntimeDefault".into(),
+            localhost_profile: None,
+        }),
         ..PodSecurityContext::default()
     }
 }
@@ -127,7 +142,11 @@ fn helper_resources(memory: &str) -> ResourceRequirements {
         }
         Some(map)
     };
-    ResourceRequirements { requests: quantities(Some("10m")), limits: quantities(None), ..ResourceRequirements::default() }
+    ResourceRequirements {
+        requests: quantities(Some("10m")),
+        limits: quantities(None),
+        ..ResourceRequirements::default()
+    }
 }
 
 #[cfg(test)]
@@ -136,10 +155,19 @@ mod tests {
 
     #[test]
     fn only_claims_of_a_single_node_bring_affinity() {
-        let claim = |uid: &str, single_node| SharedClaim { name: format!("c-{uid}"), uid: uid.into(), single_node };
+        let claim = |uid: &str, single_node| SharedClaim {
+            name: format!("c-{uid}"),
+            uid: uid.into(),
+            single_node,
+        };
         let (labels, affinity) = claim_affinity(&[claim("a", true), claim("b", false)]);
         assert_eq!(labels.keys().collect::<Vec<_>>(), ["claim.drydock.dev/a"]);
-        let terms = affinity.unwrap().pod_affinity.unwrap().required_during_scheduling_ignored_during_execution.unwrap();
+        let terms = affinity
+            .unwrap()
+            .pod_affinity
+            .unwrap()
+            .required_during_scheduling_ignored_during_execution
+            .unwrap();
         assert_eq!(terms.len(), 1);
         assert_eq!(claim_affinity(&[claim("b", false)]).1, None);
     }

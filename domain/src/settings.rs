@@ -265,8 +265,8 @@ pub struct Sources {
     pub allowed_sources: Vec<String>,
     /// Registries that images may come from; empty: any. Not there yet.
     pub allowed_registries: Option<Value>,
-    /// ssh host keys that every checkout knows, beside those of its Secret, in `known_hosts` format.
-    pub known_hosts: Option<String>,
+    /// ssh host keys that every checkout knows, beside those of its Secret; not there yet.
+    pub known_hosts: Option<Value>,
 }
 
 /// A length of time in Go syntax (`30m`, `1h30m`).
@@ -338,34 +338,85 @@ fn settings(value: &Value, prefix: &str, errors: &mut Vec<SettingError>) -> Opti
 }
 
 fn check(settings: &Settings) -> Vec<SettingError> {
-    let Settings { runs, environments, sources, .. } = settings;
+    let Settings {
+        runs,
+        environments,
+        sources,
+        ..
+    } = settings;
     let mut errors = not_implemented(settings);
     let mut wrong = |path: &str, holds: bool, message: &str| {
         if !holds {
             errors.push(SettingError::new(path, message));
         }
     };
-    wrong("runs.timeout", runs.timeout <= runs.max_timeout, "must not exceed runs.maxTimeout");
-    wrong("runs.timeout", runs.timeout >= Span::seconds(1), "must be at least 1s");
-    wrong("runs.outputLimit", (0..=1 << 40).contains(&runs.output_limit), "must be from 0 to 1 TiB");
-    wrong("runs.maxConcurrentRuns", (1..=1000).contains(&runs.max_concurrent_runs), "must be from 1 to 1000");
-    wrong("runs.retained.perEnvironment", runs.retained.per_environment > 0, "must be at least 1");
-    wrong("runs.retained.perNamespace", runs.retained.per_namespace > 0, "must be at least 1");
-    wrong("environments.idleTimeout", environments.idle_timeout >= Span::seconds(1), "must be at least 1s");
-    wrong("environments.startTimeout", environments.start_timeout >= Span::seconds(5), "must be at least 5s");
+    wrong(
+        "runs.timeout",
+        runs.timeout <= runs.max_timeout,
+        "must not exceed runs.maxTimeout",
+    );
+    wrong(
+        "runs.timeout",
+        runs.timeout >= Span::seconds(1),
+        "must be at least 1s",
+    );
+    wrong(
+        "runs.outputLimit",
+        (0..=1 << 40).contains(&runs.output_limit),
+        "must be from 0 to 1 TiB",
+    );
+    wrong(
+        "runs.maxConcurrentRuns",
+        (1..=1000).contains(&runs.max_concurrent_runs),
+        "must be from 1 to 1000",
+    );
+    wrong(
+        "runs.retained.perEnvironment",
+        runs.retained.per_environment > 0,
+        "must be at least 1",
+    );
+    wrong(
+        "runs.retained.perNamespace",
+        runs.retained.per_namespace > 0,
+        "must be at least 1",
+    );
+    wrong(
+        "environments.idleTimeout",
+        environments.idle_timeout >= Span::seconds(1),
+        "must be at least 1s",
+    );
+    wrong(
+        "environments.startTimeout",
+        environments.start_timeout >= Span::seconds(5),
+        "must be at least 5s",
+    );
     let prefixes = sources.allowed_sources.iter().all(|s| !s.is_empty());
-    wrong("sources.allowedSources", prefixes, "an entry must not be empty; for any source remove the list");
+    wrong(
+        "sources.allowedSources",
+        prefixes,
+        "an entry must not be empty; for any source remove the list",
+    );
     errors
 }
 
 /// Settings that the API has already and this version doesn't carry out.
 fn not_implemented(settings: &Settings) -> Vec<SettingError> {
-    let Settings { admission, environments, sources, policy, builds, interfaces, snapshots, runs: _ } = settings;
+    let Settings {
+        admission,
+        environments,
+        sources,
+        policy,
+        builds,
+        interfaces,
+        snapshots,
+        runs: _,
+    } = settings;
     let set = [
         ("policy", policy.is_some()),
         ("builds", builds.is_some()),
         ("interfaces", interfaces.is_some()),
         ("snapshots", snapshots.is_some()),
+        ("sources.knownHosts", sources.known_hosts.is_some()),
         ("sources.allowedRegistries", sources.allowed_registries.is_some()),
         ("environments.hookTimeout", environments.hook_timeout.is_some()),
         ("environments.health", environments.health.is_some()),
@@ -373,10 +424,16 @@ fn not_implemented(settings: &Settings) -> Vec<SettingError> {
         ("environments.egress", environments.egress.is_some()),
     ];
     let later = "isn't implemented in this version: remove it";
-    let mut errors: Vec<SettingError> =
-        set.iter().filter(|(_, is_set)| *is_set).map(|(path, _)| SettingError::new(path, later)).collect();
+    let mut errors: Vec<SettingError> = set
+        .iter()
+        .filter(|(_, is_set)| *is_set)
+        .map(|(path, _)| SettingError::new(path, later))
+        .collect();
     if *admission != Admission::Off {
-        errors.push(SettingError::new("admission", "Required isn't implemented in this version: set Off"));
+        errors.push(SettingError::new(
+            "admission",
+            "Required isn't implemented in this version: set Off",
+        ));
     }
     errors
 }

@@ -25,7 +25,9 @@ impl Draft<'_> {
     /// Discovered or stopped: it starts when somebody wants it, and only if it could.
     pub(super) fn at_rest(&mut self) {
         self.delete_leftovers();
-        let Some((reason, message)) = self.wanted() else { return };
+        let Some((reason, message)) = self.wanted() else {
+            return;
+        };
         if self.blueprint().is_some() {
             self.status.start_began_at = Some(Time(self.seen.now));
             self.step(ProvisioningState::Building, reason, message);
@@ -34,7 +36,10 @@ impl Draft<'_> {
 
     /// Building: the image, the claims, the pod, the agent's hello; each at most until `startTimeout`.
     pub(super) fn building(&mut self) {
-        if self.open_stop().is_some() || self.desired() == DesiredState::Stopped || self.is_orphaned_for_good() {
+        if self.open_stop().is_some()
+            || self.desired() == DesiredState::Stopped
+            || self.is_orphaned_for_good()
+        {
             let message = "it was being started; the file system outside volumes is discarded";
             return self.step(ProvisioningState::Stopping, Reason::Requested, message);
         }
@@ -45,7 +50,9 @@ impl Draft<'_> {
             }
         };
         if let Some(why) = &blueprint.needs_build {
-            let message = format!("the configuration needs an image build ({why}), which isn't available in this version");
+            let message = format!(
+                "the configuration needs an image build ({why}), which isn't available in this version"
+            );
             return self.fail(Reason::BuildUnavailable, message);
         }
         let began = self.status.start_began_at.as_ref().map_or(self.seen.now, |t| t.0);
@@ -65,10 +72,16 @@ impl Draft<'_> {
             PodStage::Starting(Some(trouble)) if trouble.permanent => {
                 self.fail(trouble.reason, trouble.message.clone());
             }
-            PodStage::Starting(Some(trouble)) if expired => self.fail(trouble.reason, trouble.message.clone()),
-            PodStage::Starting(None) if expired => self.expire("the pod's containers were still being created"),
+            PodStage::Starting(Some(trouble)) if expired => {
+                self.fail(trouble.reason, trouble.message.clone())
+            }
+            PodStage::Starting(None) if expired => {
+                self.expire("the pod's containers were still being created")
+            }
             PodStage::Starting(Some(trouble)) => self.wait(trouble.reason, trouble.message.clone()),
-            PodStage::Starting(None) => self.wait(Reason::Building, format!("pod {} is starting", pod.pod.name)),
+            PodStage::Starting(None) => {
+                self.wait(Reason::Building, format!("pod {} is starting", pod.pod.name))
+            }
             PodStage::Running => self.await_hello(pod, blueprint, expired),
         }
     }
@@ -78,16 +91,26 @@ impl Draft<'_> {
         let Some(hello) = &facts.hello else {
             if expired {
                 let last = facts.last_error.as_deref().unwrap_or("no answer");
-                return self.fail(Reason::AgentUnreachable, format!("the agent didn't answer: {last}"));
+                return self.fail(
+                    Reason::AgentUnreachable,
+                    format!("the agent didn't answer: {last}"),
+                );
             }
-            self.effects.push(Effect::Agent(AgentCall::Connect(pod.pod.clone())));
-            return self.wait(Reason::Building, format!("waiting for the agent in pod {}", pod.pod.name));
+            self.effects
+                .push(Effect::Agent(AgentCall::Connect(pod.pod.clone())));
+            return self.wait(
+                Reason::Building,
+                format!("waiting for the agent in pod {}", pod.pod.name),
+            );
         };
         self.status.pod_name = Some(pod.pod.name.clone());
         self.status.pod_uid = Some(pod.pod.uid.clone());
         self.status.container_id.clone_from(&pod.container_id);
-        self.status.engine_type =
-            pod.container_id.as_deref().and_then(|id| id.split_once("://")).map(|(engine, _)| engine.to_owned());
+        self.status.engine_type = pod
+            .container_id
+            .as_deref()
+            .and_then(|id| id.split_once("://"))
+            .map(|(engine, _)| engine.to_owned());
         self.status.agent = Some(AgentStatus {
             version: Some(hello.version.clone()),
             fingerprint: hello.fingerprint.clone(),
@@ -100,26 +123,41 @@ impl Draft<'_> {
             digest: pod.image.clone(),
             ..drydock_crds::instance::ImageStatus::default()
         });
-        self.step(ProvisioningState::Active, Reason::Active, format!("pod {} runs", pod.pod.name));
+        self.step(
+            ProvisioningState::Active,
+            Reason::Active,
+            format!("pod {} runs", pod.pod.name),
+        );
     }
 
     /// Makes the claims of named volumes, then the pod; never beside an old pod of the same name.
     fn make_pod(&mut self, blueprint: &Blueprint) {
         if let Some(old) = self.seen.pods.first() {
-            return self.wait(Reason::Building, format!("waiting for the old pod {} to be gone", old.pod.name));
+            return self.wait(
+                Reason::Building,
+                format!("waiting for the old pod {} to be gone", old.pod.name),
+            );
         }
         if let Some(conflict) = &self.seen.conflict {
             return self.fail(Reason::NameConflict, conflict.clone());
         }
         let identity = &self.seen.identity;
-        for volume in blueprint.volumes.iter().filter(|v| !self.seen.volumes.contains(&v.claim_name)) {
+        for volume in blueprint
+            .volumes
+            .iter()
+            .filter(|v| !self.seen.volumes.contains(&v.claim_name))
+        {
             let owner = identity.owner.clone();
             let object = claim::volume_claim(&identity.namespace, &volume.claim_name, &identity.name, owner);
             self.effects.push(Effect::Create(Object::of(&object, &())));
         }
         let pod = self.render(blueprint);
-        self.status.inputs_digest =
-            pod.metadata.labels.as_ref().and_then(|labels| labels.get(label::INPUTS)).cloned();
+        self.status.inputs_digest = pod
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get(label::INPUTS))
+            .cloned();
         self.effects.push(Effect::Create(Object::of(&pod, &())));
         self.wait(Reason::Building, "its pod is being made");
     }
@@ -144,7 +182,11 @@ impl Draft<'_> {
     /// Digest of what would be started now; absent where nothing could be.
     pub(super) fn present_inputs(&self) -> Option<String> {
         let pod = self.render(self.blueprint()?);
-        pod.metadata.labels.as_ref().and_then(|labels| labels.get(label::INPUTS)).cloned()
+        pod.metadata
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get(label::INPUTS))
+            .cloned()
     }
 
     /// Stopping: the pod goes; with its object gone the environment is stopped, or has failed if it was sick.
@@ -156,8 +198,16 @@ impl Draft<'_> {
         let deleted = self.seen.pods.iter().filter_map(|p| p.deleting_since).min();
         match deleted.map(|since| after(since, NODE_SILENCE + Duration::from_secs(u64::from(POD_GRACE)))) {
             Some(silent) if self.seen.now >= silent => {
-                let node = self.seen.pods.iter().find_map(|p| p.node.clone()).unwrap_or_default();
-                self.wait(Reason::NodeUnreachable, format!("its pod doesn't go: node {node} doesn't confirm it"));
+                let node = self
+                    .seen
+                    .pods
+                    .iter()
+                    .find_map(|p| p.node.clone())
+                    .unwrap_or_default();
+                self.wait(
+                    Reason::NodeUnreachable,
+                    format!("its pod doesn't go: node {node} doesn't confirm it"),
+                );
             }
             Some(silent) => {
                 self.wake = self.wake.min(Wake::At(silent));
@@ -170,14 +220,21 @@ impl Draft<'_> {
     fn stopped(&mut self) {
         let last = self.status.transitions.last().cloned();
         let because = last.map(|t| t.message).unwrap_or_default();
-        let sick = self.status.transitions.last().is_some_and(|t| t.reason == Reason::Unhealthy.as_str());
+        let sick = self
+            .status
+            .transitions
+            .last()
+            .is_some_and(|t| t.reason == Reason::Unhealthy.as_str());
         self.forget_pod();
         if sick {
             return self.step(ProvisioningState::Failed, Reason::Unhealthy, because);
         }
         let message = format!("{because}; the file system outside volumes was discarded");
         self.step(ProvisioningState::Stopped, Reason::StateDiscarded, message);
-        self.finish_stops(Reason::Done, "stopped; the file system outside volumes was discarded");
+        self.finish_stops(
+            Reason::Done,
+            "stopped; the file system outside volumes was discarded",
+        );
     }
 
     /// Failed: nothing of it stays. It is tried again on request, with other inputs, or, for a new run, when a retry is due.
@@ -185,11 +242,18 @@ impl Draft<'_> {
         self.delete_pods();
         if self.open_stop().is_some() {
             self.forget_pod();
-            self.step(ProvisioningState::Stopped, Reason::Requested, "stopped after a failure");
+            self.step(
+                ProvisioningState::Stopped,
+                Reason::Requested,
+                "stopped after a failure",
+            );
             return self.finish_stops(Reason::Done, "it had failed and is stopped");
         }
         if !self.seen.pods.is_empty() {
-            return self.wait(Reason::StartFailed, "what is left of the failed start is being removed");
+            return self.wait(
+                Reason::StartFailed,
+                "what is left of the failed start is being removed",
+            );
         }
         let inputs = self.present_inputs();
         let changed = inputs.is_some() && inputs != self.status.inputs_digest;
@@ -198,14 +262,22 @@ impl Draft<'_> {
                 let message = "it can't be started as it is: see condition Accepted";
                 return self.handle(label::RETRY, RequestResult::Refused, Reason::InvalidSpec, message);
             }
-            self.handle(label::RETRY, RequestResult::Done, Reason::Done, "it is being started again");
+            self.handle(
+                label::RETRY,
+                RequestResult::Done,
+                Reason::Done,
+                "it is being started again",
+            );
             return self.restart(Reason::Retry, "a retry was requested");
         }
         if self.wanted().is_none() || self.blueprint().is_none() {
             return;
         }
         if changed {
-            return self.restart(Reason::InputsChanged, "what it is made from changed since it failed");
+            return self.restart(
+                Reason::InputsChanged,
+                "what it is made from changed since it failed",
+            );
         }
         match retry_due(&self.seen.status) {
             Some(due) if self.seen.now >= due => self.restart(Reason::Retry, "it is wanted again"),
@@ -241,7 +313,8 @@ impl Draft<'_> {
 
     /// Whether the workspace is gone or going, so that starting makes no sense.
     pub(super) fn is_orphaned_for_good(&self) -> bool {
-        self.seen.identity.workspace_deleting_since.is_some() || matches!(self.seen.acceptance, Acceptance::Orphaned(_))
+        self.seen.identity.workspace_deleting_since.is_some()
+            || matches!(self.seen.acceptance, Acceptance::Orphaned(_))
     }
 }
 
@@ -254,8 +327,12 @@ fn render_pod(seen: &super::Observed, blueprint: &Blueprint) -> Pod {
         env.push(("DRYDOCK_USER".into(), blueprint.user.clone()));
     }
     if !blueprint.remote_env.is_empty() {
-        let remote: Vec<(&String, &Option<String>)> = blueprint.remote_env.iter().map(|(k, v)| (k, v)).collect();
-        env.push(("DRYDOCK_REMOTE_ENV".into(), serde_json::to_string(&remote).unwrap_or_default()));
+        let remote: Vec<(&String, &Option<String>)> =
+            blueprint.remote_env.iter().map(|(k, v)| (k, v)).collect();
+        env.push((
+            "DRYDOCK_REMOTE_ENV".into(),
+            serde_json::to_string(&remote).unwrap_or_default(),
+        ));
     }
     let environment = environment::Environment {
         namespace: &identity.namespace,
@@ -274,6 +351,9 @@ fn render_pod(seen: &super::Observed, blueprint: &Blueprint) -> Pod {
     };
     let mut pod = environment::pod(&environment, &seen.settings, &seen.installation);
     let context = serde_json::to_string(&blueprint.context).unwrap_or_default();
-    pod.metadata.annotations.get_or_insert_default().insert(RUN_CONTEXT.into(), context);
+    pod.metadata
+        .annotations
+        .get_or_insert_default()
+        .insert(RUN_CONTEXT.into(), context);
     pod
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use drydock_crds::label::{self, Role};
 use drydock_crds::workspace::{AccessMode, Storage};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements};
+use k8s_openapi::api::core::v1::{
+    PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements,
+};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
@@ -23,7 +25,9 @@ pub fn workspace_claim(
     storage: Option<&Storage>,
 ) -> PersistentVolumeClaim {
     let (workspace_name, workspace_uid) = workspace;
-    let size = storage.and_then(|s| s.size.clone()).unwrap_or_else(|| Quantity(DEFAULT_SIZE.into()));
+    let size = storage
+        .and_then(|s| s.size.clone())
+        .unwrap_or_else(|| Quantity(DEFAULT_SIZE.into()));
     let mode: &'static str = storage.and_then(|s| s.access_mode).unwrap_or_default().into();
     PersistentVolumeClaim {
         metadata: ObjectMeta {
@@ -40,14 +44,23 @@ pub fn workspace_claim(
             ])),
             ..ObjectMeta::default()
         },
-        spec: Some(claim_spec(size, mode, storage.and_then(|s| s.storage_class_name.clone()))),
+        spec: Some(claim_spec(
+            size,
+            mode,
+            storage.and_then(|s| s.storage_class_name.clone()),
+        )),
         status: None,
     }
 }
 
 /// The claim of a named volume: owned by its instance, kept over stop and rebuild.
 #[must_use]
-pub fn volume_claim(namespace: &str, claim: &str, instance: &str, owner: OwnerReference) -> PersistentVolumeClaim {
+pub fn volume_claim(
+    namespace: &str,
+    claim: &str,
+    instance: &str,
+    owner: OwnerReference,
+) -> PersistentVolumeClaim {
     let mode: &'static str = AccessMode::ReadWriteOnce.into();
     PersistentVolumeClaim {
         metadata: ObjectMeta {

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use drydock_crds::instance::InstanceSpec;
 use drydock_crds::label::{self, Role};
 use k8s_openapi::api::core::v1::{
-    Container, ContainerPort, EmptyDirVolumeSource, EnvVar, LocalObjectReference, PersistentVolumeClaimVolumeSource, Pod,
-    PodSpec, Volume, VolumeMount,
+    Container, ContainerPort, EmptyDirVolumeSource, EnvVar, LocalObjectReference,
+    PersistentVolumeClaimVolumeSource, Pod, PodSpec, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use sha2::{Digest, Sha256};
 
-use super::{AGENT_FOLDER, AGENT_PATH, AGENT_PORT, AGENT_VOLUME, SharedClaim, claim_affinity, helper_resources, labels};
+use super::{
+    AGENT_FOLDER, AGENT_PATH, AGENT_PORT, AGENT_VOLUME, SharedClaim, claim_affinity, helper_resources, labels,
+};
 use super::{pod_security, root_with};
 use crate::pod::MAIN_CONTAINER;
 use crate::settings::{Installation, Settings};
@@ -105,7 +107,8 @@ pub fn pod(environment: &Environment<'_>, settings: &Settings, installation: &In
         security_context: Some(pod_security()),
         termination_grace_period_seconds: Some(15),
         affinity,
-        node_selector: (!environment.spec.node_selector.is_empty()).then(|| environment.spec.node_selector.clone()),
+        node_selector: (!environment.spec.node_selector.is_empty())
+            .then(|| environment.spec.node_selector.clone()),
         tolerations: (!environment.spec.tolerations.is_empty()).then(|| environment.spec.tolerations.clone()),
         runtime_class_name: environment
             .spec
@@ -114,7 +117,9 @@ pub fn pod(environment: &Environment<'_>, settings: &Settings, installation: &In
             .or_else(|| settings.environments.runtime_class_name.clone()),
         image_pull_secrets: (!environment.spec.image_pull_secrets.is_empty()).then(|| {
             let secrets = environment.spec.image_pull_secrets.iter();
-            secrets.map(|s| LocalObjectReference { name: s.name.clone() }).collect()
+            secrets
+                .map(|s| LocalObjectReference { name: s.name.clone() })
+                .collect()
         }),
         ..PodSpec::default()
     };
@@ -145,8 +150,14 @@ pub fn pod(environment: &Environment<'_>, settings: &Settings, installation: &In
 /// A running environment is no candidate for consolidation, and to GitOps tools it is no failure that it never ends.
 fn annotations() -> BTreeMap<String, String> {
     BTreeMap::from([
-        ("cluster-autoscaler.kubernetes.io/safe-to-evict".to_owned(), "false".to_owned()),
-        ("argocd.argoproj.io/ignore-restart-policy".to_owned(), "true".to_owned()),
+        (
+            "cluster-autoscaler.kubernetes.io/safe-to-evict".to_owned(),
+            "false".to_owned(),
+        ),
+        (
+            "argocd.argoproj.io/ignore-restart-policy".to_owned(),
+            "true".to_owned(),
+        ),
     ])
 }
 
@@ -167,7 +178,12 @@ fn install(installation: &Installation) -> Container {
         name: "agent".into(),
         image: Some(installation.tools_image.clone()),
         image_pull_policy: installation.pull_policy.clone(),
-        command: Some(vec!["drydock-agent".into(), "install".into(), "--to".into(), format!("{AGENT_FOLDER}/bin")]),
+        command: Some(vec![
+            "drydock-agent".into(),
+            "install".into(),
+            "--to".into(),
+            format!("{AGENT_FOLDER}/bin"),
+        ]),
         volume_mounts: Some(vec![agent_mount(false)]),
         resources: Some(helper_resources("64Mi")),
         security_context: Some(root_with(&[])),
@@ -181,7 +197,11 @@ fn tool_container(
     installation: &Installation,
     mut mounts: Vec<VolumeMount>,
 ) -> Container {
-    let mut env: Vec<EnvVar> = environment.env.iter().map(|(name, value)| literal(name, value)).collect();
+    let mut env: Vec<EnvVar> = environment
+        .env
+        .iter()
+        .map(|(name, value)| literal(name, value))
+        .collect();
     env.extend([
         literal("DRYDOCK_CLIENT_CA", &installation.client_ca),
         literal("DRYDOCK_PORT", &AGENT_PORT.to_string()),
@@ -200,7 +220,11 @@ fn tool_container(
             protocol: Some("TCP".into()),
             ..ContainerPort::default()
         }]),
-        resources: environment.spec.resources.clone().or_else(|| settings.environments.resources.clone()),
+        resources: environment
+            .spec
+            .resources
+            .clone()
+            .or_else(|| settings.environments.resources.clone()),
         volume_mounts: Some(mounts),
         security_context: Some(root_with(&CAPABILITIES)),
         termination_message_policy: Some("FallbackToLogsOnError".into()),
@@ -210,7 +234,11 @@ fn tool_container(
 
 fn literal(name: &str, value: &str) -> EnvVar {
     // The kubelet expands `$(NAME)` in values; `$$` is how it is told not to.
-    EnvVar { name: name.to_owned(), value: Some(value.replace("$(", "$$(")), value_from: None }
+    EnvVar {
+        name: name.to_owned(),
+        value: Some(value.replace("$(", "$$(")),
+        value_from: None,
+    }
 }
 
 fn agent_mount(read_only: bool) -> VolumeMount {
@@ -232,7 +260,9 @@ fn volumes(environment: &Environment<'_>) -> (Vec<Volume>, Vec<VolumeMount>) {
     let mut named: BTreeMap<VolumeSource, String> = BTreeMap::new();
     let mut mounts = Vec::new();
     for mount in &environment.mounts {
-        let shared = matches!(mount.source, VolumeSource::Claim(_)).then(|| named.get(&mount.source).cloned()).flatten();
+        let shared = matches!(mount.source, VolumeSource::Claim(_))
+            .then(|| named.get(&mount.source).cloned())
+            .flatten();
         let name = shared.unwrap_or_else(|| {
             let name = format!("volume-{}", volumes.len());
             volumes.push(volume(&name, &mount.source));
@@ -251,16 +281,23 @@ fn volumes(environment: &Environment<'_>) -> (Vec<Volume>, Vec<VolumeMount>) {
 }
 
 fn volume(name: &str, source: &VolumeSource) -> Volume {
-    let mut volume = Volume { name: name.to_owned(), ..Volume::default() };
+    let mut volume = Volume {
+        name: name.to_owned(),
+        ..Volume::default()
+    };
     match source {
         VolumeSource::Claim(claim) => {
-            volume.persistent_volume_claim =
-                Some(PersistentVolumeClaimVolumeSource { claim_name: claim.clone(), read_only: None });
+            volume.persistent_volume_claim = Some(PersistentVolumeClaimVolumeSource {
+                claim_name: claim.clone(),
+                read_only: None,
+            });
         }
         VolumeSource::EmptyDir => volume.empty_dir = Some(EmptyDirVolumeSource::default()),
         VolumeSource::Memory => {
-            volume.empty_dir =
-                Some(EmptyDirVolumeSource { medium: Some("Memory".into()), ..EmptyDirVolumeSource::default() });
+            volume.empty_dir = Some(EmptyDirVolumeSource {
+                medium: Some("Memory".into()),
+                ..EmptyDirVolumeSource::default()
+            });
         }
     }
     volume
