@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::process::kill_one;
+use rustix::process::Signal;
+
+use crate::process::Identity;
 use crate::{Error, Result};
 
 /// Makes the group `name` everywhere. On v1, `cpuset` groups start without processors and are filled from the root.
@@ -32,7 +34,7 @@ pub(crate) fn create(name: &str) -> Result<()> {
 }
 
 /// The processes in the groups of these names, and below.
-pub(crate) fn processes(names: &[String]) -> Vec<i32> {
+pub(crate) fn processes(names: &[String]) -> Vec<Identity> {
     let mut pids = Vec::new();
     for group in groups(names) {
         walk(&group, &mut |folder| {
@@ -47,13 +49,13 @@ pub(crate) fn processes(names: &[String]) -> Vec<i32> {
     }
     pids.sort_unstable();
     pids.dedup();
-    pids
+    pids.into_iter().filter_map(Identity::of).collect()
 }
 
 /// Kills what [`processes`] finds.
 pub(crate) fn kill(names: &[String]) {
-    for pid in processes(names) {
-        kill_one(pid);
+    for process in processes(names) {
+        process.signal(Signal::KILL);
     }
 }
 

@@ -1,17 +1,26 @@
 //! A running cluster as its users see it.
 
+mod environment;
+mod faults;
+mod images;
+mod start;
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::command::report;
-use crate::control_plane;
 use crate::kubectl::Kubectl;
 use crate::layout::{self, Layout};
-use crate::options::{Options, Profile};
+use crate::options::Options;
 use crate::process::Process;
-use crate::record::Record;
+use crate::record::{Record, node_address};
+use crate::registry::Registry;
 use crate::teardown::{self, Keep};
-use crate::{Error, Result, tools};
+use crate::{Error, Result};
+
+pub use images::standard_images;
 
 /// A cluster that runs.
 ///
@@ -22,6 +31,7 @@ pub struct Cluster {
     name: String,
     kubeconfig: PathBuf,
     kubectl: Kubectl,
+    registry: Option<Registry>,
     local: Option<Local>,
 }
 
@@ -120,7 +130,7 @@ impl Cluster {
             )));
         }
         take_down(layout.clone()).await?;
-        let result = bring_up(&layout, &options, owned).await;
+        let result = start::bring_up(&layout, &options, owned).await;
         match result {
             Ok(record) => Self::local(layout, record, owned),
             Err(error) => {
@@ -136,6 +146,9 @@ impl Cluster {
             name: layout.name().to_owned(),
             kubectl: Kubectl::new(&kubeconfig, Some(layout.kubectl_cache()))?,
             kubeconfig,
+            registry: record
+                .slot
+                .map(|slot| Registry::of_node(&node_address(slot, 1).to_string())),
             local: Some(Local {
                 layout,
                 record,
@@ -160,31 +173,13 @@ impl Drop for Cluster {
 pub async fn down(name: &str) -> Result<()> {
     let layout = Layout::new(name)?;
     let _lock = lock(&layout).await?;
-    take_down(layout).await
+    take_down(layout.clone()).await?;
+    fs::remove_file(layout.lock()).map_err(Error::file("remove", layout.lock()))
 }
 
 /// The names of all clusters that have left anything, sorted.
 pub fn names() -> Result<Vec<String>> {
     layout::cluster_names()
-}
-
-async fn bring_up(layout: &Layout, options: &Options, owned: bool) -> Result<Record> {
-    let mut record = Record::create(layout, options, owned)?;
-    match options.profile {
-        Profile::Api => bring_up_api(layout, &record, options).await?,
-        Profile::Node => {}
-    }
-    record.ready = true;
-    record.save(layout)?;
-    Ok(record)
-}
-
-async fn bring_up_api(layout: &Layout, record: &Record, options: &Options) -> Result<()> {
-    tools::build(tools::API_TOOLS).await?;
-    let pki = control_plane::certificates(layout, record)?;
-    let (_, api_server) = control_plane::start_api(layout, record, options, &pki, &[])?;
-    let kubectl = Kubectl::new(&layout.kubeconfig(), Some(layout.kubectl_cache()))?;
-    control_plane::wait_for_api(record, &kubectl, &api_server).await
 }
 
 /// Whether anything of the cluster is alive: after a restart of the machine, nothing is.
@@ -196,15 +191,22 @@ async fn take_down(layout: Layout) -> Result<()> {
     blocking(move || teardown::take_down(&layout, Keep::Nothing)).await
 }
 
-async fn lock(layout: &Layout) -> Result<std::fs::File> {
+/// Waits for the lock of a cluster's name. Whoever takes a cluster down removes the file, so what was waited for may be
+/// a file that is there no more, and then the wait starts again.
+async fn lock(layout: &Layout) -> Result<File> {
     let path = layout.lock();
     blocking(move || {
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(Error::file("make", folder))?;
+            fs::create_dir_all(folder).map_err(Error::file("make", folder))?;
         }
-        let file = std::fs::File::create(&path).map_err(Error::file("make", &path))?;
-        file.lock().map_err(Error::file("lock", &path))?;
-        Ok(file)
+        loop {
+            let file = File::create(&path).map_err(Error::file("make", &path))?;
+            file.lock().map_err(Error::file("lock", &path))?;
+            let inode = |metadata: fs::Metadata| metadata.ino();
+            if file.metadata().map(inode).ok() == fs::metadata(&path).map(inode).ok() {
+                return Ok(file);
+            }
+        }
     })
     .await
 }

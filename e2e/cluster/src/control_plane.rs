@@ -113,13 +113,16 @@ pub(crate) fn start_controllers(
     inside: &[String],
 ) -> Result<()> {
     for (tool, arguments) in [
-        (tools::KUBE_CONTROLLER_MANAGER, controller_manager(pki)),
+        (tools::KUBE_CONTROLLER_MANAGER, controller_manager(layout, pki)),
         (tools::KUBE_SCHEDULER, Vec::new()),
     ] {
         let mut argv = vec![
             program(&tool)?,
             format!("--kubeconfig={}", pki.path(&format!("{}.kubeconfig", tool.name))),
             "--leader-elect=false".to_owned(),
+            // A start makes a service account and a token for each controller, at 20 calls a second by default.
+            "--kube-api-qps=500".to_owned(),
+            "--kube-api-burst=1000".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),
         ];
         argv.extend(arguments);
@@ -211,8 +214,13 @@ fn api_server(record: &Record, pki: &Pki, etcd_port: u16) -> Result<Vec<String>>
     Ok(argv)
 }
 
-fn controller_manager(pki: &Pki) -> Vec<String> {
+fn controller_manager(layout: &Layout, pki: &Pki) -> Vec<String> {
     vec![
+        // Its default is a folder of the host, which it makes.
+        format!(
+            "--flex-volume-plugin-dir={}",
+            layout.root().join("volume-plugins").display()
+        ),
         "--use-service-account-credentials".to_owned(),
         "--enable-hostpath-provisioner".to_owned(),
         format!("--root-ca-file={}", pki.path("ca.crt")),

@@ -6,25 +6,33 @@
 //!
 //! The crate knows nothing of Drydock: no type and no image of it.
 
-#![allow(dead_code, reason = "nodes come with the next step")]
-
+mod addons;
 mod cgroup;
 mod cluster;
 mod command;
+mod component;
 mod control_plane;
 mod error;
+mod git_server;
+mod image;
 mod kubectl;
 mod layout;
 mod network;
 mod node;
 mod options;
+mod packages;
 mod pki;
 mod process;
 mod record;
+mod registry;
 mod teardown;
 pub mod tools;
 mod wait;
 
-pub use cluster::{Cluster, down, names};
+pub use cluster::{Cluster, down, names, standard_images};
+pub use component::Component;
 pub use error::{Error, Result};
+pub use git_server::GitServer;
+pub use image::{ImageBuild, ImageFile};
 pub use options::{Options, Profile};
+pub use registry::{ImageReference, Registry};

@@ -41,6 +41,17 @@ enum Verb {
     Status,
     /// Print the path of a cluster's kubeconfig
     Kubeconfig(Which),
+    /// Push a standard image by its name, or the image of an OCI archive, to a cluster's registry
+    Load {
+        #[command(flatten)]
+        which: Which,
+        /// A name of `drydock-cluster images`, or the path of an archive
+        image: String,
+    },
+    /// Make and push every standard image and print what to call them
+    Images(Which),
+    /// Deploy the git server and print its addresses
+    GitServer(Which),
     /// Build every program and print the folders they are in
     Tools,
 }
@@ -87,6 +98,22 @@ async fn run(verb: Verb) -> Result<()> {
             println!("{}", Cluster::attach(&which.name)?.kubeconfig().display());
             Ok(())
         }
+        Verb::Load { which, image } => load(&which.name, &image).await,
+        Verb::Images(which) => {
+            let cluster = Cluster::attach(&which.name)?;
+            for name in drydock_cluster::standard_images() {
+                println!("{name:12} {}", cluster.image(name).await?.tagged);
+            }
+            Ok(())
+        }
+        Verb::GitServer(which) => {
+            let server = Cluster::attach(&which.name)?.git_server().await?;
+            println!(
+                "pods: {} {}\nhost: {} {}",
+                server.url, server.ssh_url, server.host_url, server.host_ssh_url
+            );
+            Ok(())
+        }
         Verb::Tools => {
             tools::build(tools::NODE_TOOLS).await?;
             let mut folders = Vec::new();
@@ -117,6 +144,17 @@ async fn up(name: String, profile: Profile, nodes: u8) -> Result<()> {
     let cluster = Cluster::start_kept(options).await?;
     println!("{name}: up after {:.1} s", started.elapsed().as_secs_f32());
     println!("export KUBECONFIG={}", cluster.kubeconfig().display());
+    Ok(())
+}
+
+async fn load(cluster: &str, image: &str) -> Result<()> {
+    let cluster = Cluster::attach(cluster)?;
+    let reference = if drydock_cluster::standard_images().contains(&image) {
+        cluster.image(image).await?
+    } else {
+        cluster.load_image(image.as_ref()).await?
+    };
+    println!("{}\n{}", reference.tagged, reference.node);
     Ok(())
 }
 

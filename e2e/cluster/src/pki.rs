@@ -133,7 +133,8 @@ impl Pki {
     }
 }
 
-fn write_private(path: &Path, text: &str) -> Result<()> {
+/// Writes a file that its owner alone may read.
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     use std::io::Write;
     fs::OpenOptions::new()
         .write(true)

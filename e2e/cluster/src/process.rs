@@ -1,8 +1,10 @@
 //! One long-running program of a cluster: started in a process group of its own, recorded on disk, found again and
 //! ended by its record only.
 //!
-//! A recorded process id is trusted only as far as the process still carries the cluster's mark in its environment, so
-//! an id that the system gave to somebody else is never signalled.
+//! A recorded process is signalled only while it is the one that was recorded; what a component started in turn is found
+//! by the cluster's mark in its environment.
+
+mod identity;
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -12,11 +14,13 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::layout::Layout;
 use crate::{Error, Result};
+
+pub(crate) use identity::Identity;
 
 /// The variable in the environment of everything that a cluster starts; its value is the cluster's folder.
 pub(crate) const MARK: &str = "DRYDOCK_CLUSTER_FOLDER";
@@ -36,8 +40,7 @@ pub(crate) struct Start {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Process {
     start: Start,
-    pid: i32,
-    folder: PathBuf,
+    identity: Identity,
     log: PathBuf,
 }
 
@@ -73,10 +76,11 @@ impl Start {
                 source,
             })?;
         let pid = child.id().cast_signed();
+        // One that ended before it was looked at is recorded by its id, which is nobody's.
+        let identity = Identity::of(pid).unwrap_or_else(|| Identity::ended(pid));
         let process = Process {
             start: self,
-            pid,
-            folder: layout.root().to_owned(),
+            identity,
             log,
         };
         process.record(layout)?;
@@ -111,7 +115,7 @@ impl Process {
     }
 
     pub(crate) fn pid(&self) -> i32 {
-        self.pid
+        self.identity.pid()
     }
 
     /// What starts the same component again.
@@ -119,10 +123,9 @@ impl Process {
         self.start.clone()
     }
 
-    /// Whether it runs and is ours.
+    /// Whether it runs.
     pub(crate) fn is_alive(&self) -> bool {
-        reap(self.pid);
-        carries_mark(self.pid, &self.folder)
+        self.identity.is_alive()
     }
 
     /// Fails when it has ended.
@@ -142,18 +145,15 @@ impl Process {
         last_lines(&self.log).unwrap_or_default()
     }
 
-    /// Sends a signal to its process group, if it is ours.
+    /// Sends a signal to its process group, if it runs.
     pub(crate) fn signal(&self, signal: Signal) {
-        if let (true, Some(group)) = (self.is_alive(), Pid::from_raw(self.pid)) {
-            // It may end between the check and the call, which is as good as having been signalled.
-            let _ = rustix::process::kill_process_group(group, signal);
-        }
+        self.identity.signal_group(signal);
     }
 
     /// Kills its process group and waits until it is gone.
     pub(crate) fn kill(&self) -> Result<()> {
         self.signal(Signal::KILL);
-        wait_gone(&[self.pid], &self.folder, Duration::from_secs(10))
+        wait_gone(std::slice::from_ref(&self.identity), Duration::from_secs(10))
     }
 
     fn record(&self, layout: &Layout) -> Result<()> {
@@ -166,55 +166,35 @@ impl Process {
     }
 }
 
-/// The ids of all processes that carry the mark of the cluster in `folder`: its components and what they started.
-pub(crate) fn marked(folder: &Path) -> Vec<i32> {
+/// All processes that carry the mark of the cluster in `folder`: its components and what they started.
+pub(crate) fn marked(folder: &Path) -> Vec<Identity> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
     };
     entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter(|pid| carries_mark(*pid, folder))
+        .filter_map(Identity::of)
         .collect()
 }
 
-/// Kills one process without its group. The caller knows that it is ours.
-pub(crate) fn kill_one(pid: i32) {
-    if let Some(pid) = Pid::from_raw(pid) {
-        // Gone already is what is wanted.
-        let _ = rustix::process::kill_process(pid, Signal::KILL);
-    }
-}
-
-/// Waits until none of `pids` is a process of the cluster in `folder` any more.
-pub(crate) fn wait_gone(pids: &[i32], folder: &Path, deadline: Duration) -> Result<()> {
+/// Waits until none of them is alive.
+pub(crate) fn wait_gone(processes: &[Identity], deadline: Duration) -> Result<()> {
     let started = Instant::now();
-    loop {
-        let left: Vec<i32> = pids
-            .iter()
-            .copied()
-            .filter(|pid| still_there(*pid, folder))
-            .collect();
-        if left.is_empty() {
-            return Ok(());
-        }
+    while let Some(left) = processes.iter().find(|process| process.is_alive()) {
         if started.elapsed() > deadline {
-            let what = format!("the end of processes {left:?}");
+            let what = format!("the end of process {}", left.pid());
             return Err(Error::Deadline {
                 what,
                 after: deadline,
-                detail: "they were killed".to_owned(),
+                detail: "it was killed".to_owned(),
             });
         }
         thread::sleep(Duration::from_millis(10));
     }
+    Ok(())
 }
 
-fn still_there(pid: i32, folder: &Path) -> bool {
-    reap(pid);
-    carries_mark(pid, folder)
-}
-
-/// A process that ended has no environment to read, so a zombie carries no mark.
 fn carries_mark(pid: i32, folder: &Path) -> bool {
     let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else {
         return false;
@@ -223,13 +203,6 @@ fn carries_mark(pid: i32, folder: &Path) -> bool {
     environment
         .split(|byte| *byte == 0)
         .any(|variable| variable == mark.as_bytes())
-}
-
-/// Takes the exit status of a child of ours; a process that is no child of ours is not our business.
-fn reap(pid: i32) {
-    if let Some(pid) = Pid::from_raw(pid) {
-        let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
-    }
 }
 
 fn record_path(layout: &Layout, component: &str) -> PathBuf {

@@ -4,11 +4,11 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
-use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::layout::{self, Layout};
 use crate::options::{Options, Profile};
+use crate::process::Identity;
 use crate::{Error, Result};
 
 /// How many clusters with nodes one machine holds: the third byte of their addresses.
@@ -24,16 +24,9 @@ pub(crate) struct Record {
     /// `https://…` of the API server.
     pub(crate) server: String,
     /// The run that ends the cluster when it ends; none for a cluster that is to stay.
-    pub(crate) owner: Option<Owner>,
+    pub(crate) owner: Option<Identity>,
     /// Whether everything was ready once.
     pub(crate) ready: bool,
-}
-
-/// A process, told from a later one of the same id by its start time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Owner {
-    pid: u32,
-    start_time: String,
 }
 
 impl Record {
@@ -64,7 +57,11 @@ impl Record {
                 (Some(slot), format!("https://{}:6443", node_address(slot, 1)))
             }
         };
-        let owner = if owned { Some(Owner::this_process()?) } else { None };
+        let owner = if owned {
+            Identity::of(std::process::id().cast_signed())
+        } else {
+            None
+        };
         let record = Self {
             profile: options.profile,
             nodes: options.nodes,
@@ -87,19 +84,6 @@ impl Record {
         self.slot.ok_or_else(|| {
             Error::invalid("a cluster of profile `api` has no nodes; start one of profile `node`")
         })
-    }
-}
-
-impl Owner {
-    fn this_process() -> Result<Self> {
-        let pid = std::process::id();
-        let start_time = start_time(pid).ok_or_else(|| Error::invalid("/proc does not show this process"))?;
-        Ok(Self { pid, start_time })
-    }
-
-    fn is_alive(&self) -> bool {
-        let exists = Pid::from_raw(self.pid.cast_signed()).is_some();
-        exists && start_time(self.pid).as_ref() == Some(&self.start_time)
     }
 }
 
@@ -130,15 +114,4 @@ fn free_slot() -> Result<u8> {
     (0..SLOTS).find(|slot| !taken.contains(slot)).ok_or_else(|| {
         Error::invalid("64 clusters run; take one down with `drydock-cluster down --name NAME`")
     })
-}
-
-/// Field 22 of `/proc/PID/stat`, in clock ticks since boot. The command's name before it may hold spaces.
-fn start_time(pid: u32) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let after_name = stat.rsplit_once(") ")?.1;
-    let state = after_name.split(' ').next()?;
-    if state == "Z" {
-        return None;
-    }
-    after_name.split(' ').nth(19).map(str::to_owned)
 }

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::mount::UnmountFlags;
+use rustix::process::Signal;
 
 use crate::layout::{self, Layout};
 use crate::network;
@@ -64,15 +65,15 @@ pub(crate) fn sweep() -> Result<()> {
 fn end_processes(layout: &Layout, groups: &[String]) -> Result<()> {
     let started = Instant::now();
     for process in Process::load_all(layout) {
-        process.signal(rustix::process::Signal::KILL);
+        process.signal(Signal::KILL);
     }
     loop {
         let marked = process::marked(layout.root());
-        for pid in &marked {
-            process::kill_one(*pid);
+        for process in &marked {
+            process.signal(Signal::KILL);
         }
         cgroup::kill(groups);
-        process::wait_gone(&marked, layout.root(), DEADLINE)?;
+        process::wait_gone(&marked, DEADLINE)?;
         if marked.is_empty() && cgroup::processes(groups).is_empty() {
             return Ok(());
         }
@@ -128,9 +129,13 @@ fn remove_groups(groups: &[String]) -> Result<()> {
     }
 }
 
-/// The machine's folders that nodes mount theirs over go with the last cluster; one that is in use is not empty.
+/// The machine's folders that nodes mount theirs over go with the last node; one that is in use is not empty.
 fn remove_mount_points() {
-    if layout::cluster_names().is_ok_and(|names| names.is_empty()) {
+    let has_nodes = |name: &String| {
+        let record = Layout::new(name).ok().and_then(|layout| Record::load(&layout));
+        record.is_none_or(|record| record.slot.is_some())
+    };
+    if layout::cluster_names().is_ok_and(|names| !names.iter().any(has_nodes)) {
         for (_, target) in crate::node::MOUNTS {
             let _ = fs::remove_dir(target);
         }

@@ -52,6 +52,8 @@ static CONTAINERD_MODULE: Module = module!("containerd", cgo: false, tags: "", f
 static RUNC_MODULE: Module =
     module!("runc", cgo: true, tags: "seccomp netgo osusergo", files: ["go.mod", "go.sum"]);
 static COREDNS_MODULE: Module = module!("coredns", cgo: false, tags: "", files: ["go.mod", "go.sum"]);
+static GIT_SERVER_MODULE: Module =
+    module!("git-server", cgo: false, tags: "", files: ["go.mod", "go.sum", "main.go"]);
 static HELM_MODULE: Module = module!("helm", cgo: false, tags: "", files: ["go.mod", "go.sum"]);
 
 macro_rules! tool {
@@ -112,6 +114,12 @@ tool!(
     CONTAINERD_MODULE
 );
 tool!(COREDNS, "coredns", "github.com/coredns/coredns", COREDNS_MODULE);
+tool!(
+    GIT_SERVER,
+    "git-server",
+    "drydock/tools/git-server",
+    GIT_SERVER_MODULE
+);
 tool!(HELM, "helm", "helm.sh/helm/v4/cmd/helm", HELM_MODULE);
 
 /// What an API server without nodes takes.
@@ -132,6 +140,7 @@ pub const NODE_TOOLS: &[Tool] = &[
     CTR,
     COREDNS,
     HELM,
+    GIT_SERVER,
 ];
 
 impl Tool {
@@ -157,7 +166,7 @@ impl Tool {
         flags
     }
 
-    /// The version that `go.mod` requires of the module the package lies in.
+    /// The version that `go.mod` requires of the module the package lies in; empty for a program of our own.
     pub fn version(&self) -> &'static str {
         let go_mod = self
             .module
@@ -244,7 +253,9 @@ async fn build_one(tool: &Tool) -> Result<()> {
     go.env("CGO_ENABLED", if tool.module.cgo { "1" } else { "0" });
     go.env("GOFLAGS", "-mod=readonly").env("GOWORK", "off");
     let what = format!("building {} {}", tool.name, tool.version());
-    run_reporting(&what, go, BUILD_DEADLINE).await.map_err(explain)?;
+    run_reporting(what.trim_end(), go, BUILD_DEADLINE)
+        .await
+        .map_err(explain)?;
     fs::rename(&built, &target).map_err(Error::file("publish", &target))
 }
 
@@ -327,6 +338,6 @@ mod tests {
             .collect();
         folders.sort();
         folders.dedup();
-        assert_eq!(folders.len(), 6);
+        assert_eq!(folders.len(), 7);
     }
 }
