@@ -121,8 +121,8 @@ impl Cluster {
     async fn start_as(options: Options, owned: bool) -> Result<Self> {
         options.check()?;
         let layout = Layout::new(&options.name)?;
-        let _lock = lock(&layout).await?;
         blocking(teardown::sweep).await?;
+        let _lock = lock(&layout).await?;
         if Record::load(&layout).is_some_and(|record| record.ready) && runs(&layout) {
             return Err(Error::invalid(format!(
                 "the cluster {} runs already",
