@@ -214,7 +214,7 @@ pub(crate) async fn delete(context: &Context, deletion: &Deletion) -> Result<(),
         Err(error) if error.is_not_found() => {
             context
                 .stores
-                .forget(&deletion.resource, &reference, &deletion.uid)
+                .forget(&deletion.resource, &reference, &deletion.uid);
         }
         Err(error) => return Err(error),
         Ok(Some(left)) if !is_end(&left) => context.stores.absorb(&deletion.resource, &left),

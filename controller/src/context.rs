@@ -31,6 +31,8 @@ pub struct Context {
     pub namespace: String,
     /// Images that the operator was installed with.
     pub images: Images,
+    /// The certificate (PEM) of the authority that agents trust: environment pods are told.
+    pub client_ca: String,
     /// How many writes may be under way at once.
     pub(crate) writes: Semaphore,
     configuration: ArcSwap<Configuration>,
@@ -62,6 +64,8 @@ pub struct Parts {
     pub namespace: String,
     /// Images that the operator was installed with.
     pub images: Images,
+    /// The certificate (PEM) of the authority that agents trust.
+    pub client_ca: String,
     /// The configuration at the start.
     pub configuration: Configuration,
 }
@@ -81,6 +85,7 @@ impl Context {
             metrics: parts.metrics,
             namespace: parts.namespace,
             images: parts.images,
+            client_ca: parts.client_ca,
             writes: Semaphore::new(WRITES),
             configuration: ArcSwap::from_pointee(parts.configuration),
             changes: watch::Sender::new(0),
