@@ -2,9 +2,11 @@
 //! the bounds both sides keep, and the syntax of git URLs and revisions that both sides accept.
 //!
 //! Messages alone by default; tonic's stubs by feature: `client` gives `agent::agent_client`, `server` gives
-//! `agent::agent_server`. Nothing here does I/O.
+//! `agent::agent_server`. Nothing here does I/O but the feature `exec`: the channel to an agent through `pods/exec`.
 
 pub mod checkout;
+#[cfg(feature = "exec")]
+pub mod exec;
 pub mod git;
 pub mod identity;
 pub mod limits;

@@ -1,10 +1,6 @@
 //! The definitions as they are installed: what every schema must hold, what goes over the wire, and what rules refuse.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests may fail them"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail them")]
 
 mod generated;
 mod lint;

@@ -77,7 +77,7 @@ impl Cluster {
         local.record.save(&local.layout)
     }
 
-    /// Takes the cluster down and waits until nothing of it is left. Does nothing to a cluster of somebody else's making
+    /// Takes the cluster down, attached to or not, and waits until nothing of it is left. Does nothing to a cluster of somebody else's making
     /// (`kind`, `current`).
     pub async fn stop(mut self) -> Result<()> {
         let Some(local) = self.local.take() else {
@@ -121,8 +121,8 @@ impl Cluster {
     async fn start_as(options: Options, owned: bool) -> Result<Self> {
         options.check()?;
         let layout = Layout::new(&options.name)?;
-        let _lock = lock(&layout).await?;
         blocking(teardown::sweep).await?;
+        let _lock = lock(&layout).await?;
         if Record::load(&layout).is_some_and(|record| record.ready) && runs(&layout) {
             return Err(Error::invalid(format!(
                 "the cluster {} runs already",

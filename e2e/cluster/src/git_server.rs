@@ -141,8 +141,7 @@ impl GitServer {
             git.arg("--work-tree").arg(folder).args(words).current_dir(folder);
             run(git, DEADLINE)
         };
-        git(&["init", "--quiet", "--bare", "--initial-branch=main"]).await?;
-        git(&["config", "core.bare", "false"]).await?;
+        git(&["init", "--quiet", "--initial-branch=main"]).await?;
         git(&["add", "--all", "--force"]).await?;
         git(&[
             "commit",

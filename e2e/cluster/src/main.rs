@@ -52,6 +52,15 @@ enum Verb {
     Images(Which),
     /// Deploy the git server and print its addresses
     GitServer(Which),
+    /// Make a folder's content the one commit of a repository of the git server, and print the commit
+    GitPush {
+        #[command(flatten)]
+        which: Which,
+        /// The repository, such as `shop.git` or `private/shop.git`
+        repository: String,
+        /// The folder
+        folder: std::path::PathBuf,
+    },
     /// Build every program and print the folders they are in
     Tools,
 }
@@ -114,21 +123,45 @@ async fn run(verb: Verb) -> Result<()> {
             );
             Ok(())
         }
-        Verb::Tools => {
-            tools::build(tools::NODE_TOOLS).await?;
-            let mut folders = Vec::new();
-            for tool in tools::NODE_TOOLS {
-                folders.extend(tool.path()?.parent().map(|folder| folder.display().to_string()));
-            }
-            folders.dedup();
-            println!("{}", folders.join("\n"));
+        Verb::GitPush {
+            which,
+            repository,
+            folder,
+        } => {
+            let server = Cluster::attach(&which.name)?.git_server().await?;
+            println!("{}", server.push_folder(&repository, &folder).await?);
             Ok(())
         }
+        Verb::Tools => build_tools().await,
     }
+}
+
+async fn build_tools() -> Result<()> {
+    tools::build(tools::NODE_TOOLS).await?;
+    let mut folders = Vec::new();
+    for tool in tools::NODE_TOOLS {
+        folders.extend(tool.path()?.parent().map(|folder| folder.display().to_string()));
+    }
+    folders.dedup();
+    println!("{}", folders.join("\n"));
+    Ok(())
 }
 
 async fn up(name: String, profile: Profile, nodes: u8) -> Result<()> {
     if let Ok(cluster) = Cluster::attach(&name) {
+        let ended: Vec<String> = cluster
+            .components()
+            .into_iter()
+            .filter(|(_, alive)| !alive)
+            .map(|(component, _)| component)
+            .collect();
+        if !ended.is_empty() {
+            let ended = ended.join(", ");
+            let reason = format!(
+                "{name} runs without {ended}; take it down first: drydock-cluster down --name {name}"
+            );
+            return Err(Error::Invalid { reason });
+        }
         println!(
             "{name}: runs already\nexport KUBECONFIG={}",
             cluster.kubeconfig().display()

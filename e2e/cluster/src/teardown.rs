@@ -50,12 +50,20 @@ pub(crate) fn take_down(layout: &Layout, keep: Keep) -> Result<()> {
     Ok(())
 }
 
-/// Takes down every cluster whose owner is gone.
+/// Takes down every cluster whose owner is gone, but for those that somebody else is at.
 pub(crate) fn sweep() -> Result<()> {
     for name in layout::cluster_names()? {
         let layout = Layout::new(&name)?;
-        if Record::load(&layout).is_some_and(|record| record.is_abandoned()) {
+        let abandoned = || Record::load(&layout).is_some_and(|record| record.is_abandoned());
+        if !abandoned() {
+            continue;
+        }
+        let path = layout.lock();
+        let lock = fs::File::create(&path).map_err(Error::file("make", &path))?;
+        // Another run may have swept it, and made a new one, in between.
+        if lock.try_lock().is_ok() && abandoned() {
             take_down(&layout, Keep::Nothing)?;
+            fs::remove_file(&path).map_err(Error::file("remove", &path))?;
         }
     }
     Ok(())
