@@ -297,6 +297,9 @@ pub struct CheckoutAttempt {
     /// Identifies what was asked for: spec, request token and scheduled time.
     #[schemars(length(max = 64))]
     pub ask: String,
+    /// Uid of the pod that made it.
+    #[schemars(length(max = 64))]
+    pub pod_uid: Option<String>,
     /// How often it failed in a row.
     pub failures: i32,
     /// When it ended.

@@ -79,6 +79,17 @@ impl Configuration {
     }
 }
 
+/// What the controller was installed with, beside the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Installation {
+    /// The image with the agent and git: checkout pods, the agent's init container, host runners.
+    pub tools_image: String,
+    /// Its pull policy; absent: the cluster's default.
+    pub pull_policy: Option<String>,
+    /// The certificate (PEM) of the authority that signs the controller's client certificate; agents accept no other client.
+    pub client_ca: String,
+}
+
 /// A bad entry of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingError {
@@ -254,8 +265,8 @@ pub struct Sources {
     pub allowed_sources: Vec<String>,
     /// Registries that images may come from; empty: any. Not there yet.
     pub allowed_registries: Option<Value>,
-    /// ssh host keys that every checkout knows, beside those of its Secret, in `known_hosts` format.
-    pub known_hosts: Option<String>,
+    /// ssh host keys that every checkout knows, beside those of its Secret; not there yet.
+    pub known_hosts: Option<Value>,
 }
 
 /// A length of time in Go syntax (`30m`, `1h30m`).
@@ -329,15 +340,11 @@ fn settings(value: &Value, prefix: &str, errors: &mut Vec<SettingError>) -> Opti
 fn check(settings: &Settings) -> Vec<SettingError> {
     let Settings {
         runs,
-        admission,
         environments,
         sources,
-        policy,
-        builds,
-        interfaces,
-        snapshots,
+        ..
     } = settings;
-    let mut errors = Vec::new();
+    let mut errors = not_implemented(settings);
     let mut wrong = |path: &str, holds: bool, message: &str| {
         if !holds {
             errors.push(SettingError::new(path, message));
@@ -389,29 +396,45 @@ fn check(settings: &Settings) -> Vec<SettingError> {
         prefixes,
         "an entry must not be empty; for any source remove the list",
     );
+    errors
+}
+
+/// Settings that the API has already and this version doesn't carry out.
+fn not_implemented(settings: &Settings) -> Vec<SettingError> {
+    let Settings {
+        admission,
+        environments,
+        sources,
+        policy,
+        builds,
+        interfaces,
+        snapshots,
+        runs: _,
+    } = settings;
+    let set = [
+        ("policy", policy.is_some()),
+        ("builds", builds.is_some()),
+        ("interfaces", interfaces.is_some()),
+        ("snapshots", snapshots.is_some()),
+        ("sources.knownHosts", sources.known_hosts.is_some()),
+        ("sources.allowedRegistries", sources.allowed_registries.is_some()),
+        ("environments.hookTimeout", environments.hook_timeout.is_some()),
+        ("environments.health", environments.health.is_some()),
+        ("environments.maxActive", environments.max_active.is_some()),
+        ("environments.egress", environments.egress.is_some()),
+    ];
     let later = "isn't implemented in this version: remove it";
-    wrong(
-        "admission",
-        *admission == Admission::Off,
-        "Required isn't implemented in this version: set Off",
-    );
-    wrong("policy", policy.is_none(), later);
-    wrong("builds", builds.is_none(), later);
-    wrong("interfaces", interfaces.is_none(), later);
-    wrong("snapshots", snapshots.is_none(), later);
-    wrong(
-        "sources.allowedRegistries",
-        sources.allowed_registries.is_none(),
-        later,
-    );
-    wrong(
-        "environments.hookTimeout",
-        environments.hook_timeout.is_none(),
-        later,
-    );
-    wrong("environments.health", environments.health.is_none(), later);
-    wrong("environments.maxActive", environments.max_active.is_none(), later);
-    wrong("environments.egress", environments.egress.is_none(), later);
+    let mut errors: Vec<SettingError> = set
+        .iter()
+        .filter(|(_, is_set)| *is_set)
+        .map(|(path, _)| SettingError::new(path, later))
+        .collect();
+    if *admission != Admission::Off {
+        errors.push(SettingError::new(
+            "admission",
+            "Required isn't implemented in this version: set Off",
+        ));
+    }
     errors
 }
 

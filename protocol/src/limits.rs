@@ -35,7 +35,7 @@ pub const MESSAGE: usize = 4 * 1024 * 1024;
 /// The JSON document of a checkout pod, in bytes.
 pub const CHECKOUT_REPORT: usize = 1024 * 1024;
 /// A configuration that is larger is given by its digest, in bytes.
-pub const CONFIG_INLINE: usize = 16 * 1024;
+pub const CONFIG_INLINE: usize = 256 * 1024;
 /// A configuration that is larger isn't read, in bytes.
 pub const CONFIG_MAX: usize = 1024 * 1024;
 /// Configurations of one workspace.
