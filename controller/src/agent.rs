@@ -97,12 +97,16 @@ impl Hub {
     /// Asks an agent for something. Never waits: the answer becomes a fact. What was asked for already is not asked twice.
     pub fn call(self: &Arc<Self>, call: AgentCall) {
         match call {
-            AgentCall::Connect(pod) => self.with_session(&pod, |session| session.connect()),
+            AgentCall::Connect(pod) => self.with_session(&pod, Session::connect),
             AgentCall::Start(call) => {
                 let pod = call.pod.clone();
                 self.with_session(&pod, |session| session.start(*call));
             }
-            AgentCall::Cancel { pod, run_uid, attempt } => {
+            AgentCall::Cancel {
+                pod,
+                run_uid,
+                attempt,
+            } => {
                 self.with_session(&pod, |session| session.cancel(run_uid, attempt));
             }
             AgentCall::Seal { pod, boot_id } => self.with_session(&pod, |session| session.seal(boot_id)),
@@ -137,7 +141,9 @@ impl Hub {
             tracing::debug!(pod = pod.name, "asked of a pod that isn't there");
             return;
         }
-        let session = sessions.entry(pod.uid.clone()).or_insert_with(|| Session::open(self, pod.clone()));
+        let session = sessions
+            .entry(pod.uid.clone())
+            .or_insert_with(|| Session::open(self, pod.clone()));
         ask(session);
     }
 

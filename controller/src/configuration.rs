@@ -46,7 +46,11 @@ pub enum ConfigurationError {
 }
 
 fn listed(entries: &[SettingError]) -> String {
-    entries.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    entries
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// Reads the file.
@@ -80,7 +84,10 @@ pub async fn follow(path: PathBuf, context: Arc<Context>, health: Arc<Health>) {
             }
             Err(error) => {
                 let error = crate::reconcile::chain(&error);
-                tracing::error!(error, "the changed configuration isn't taken: the old one stays in force");
+                tracing::error!(
+                    error,
+                    "the changed configuration isn't taken: the old one stays in force"
+                );
                 health.set_configuration(Some(format!("the changed configuration isn't taken: {error}")));
             }
         }
@@ -91,7 +98,9 @@ async fn content(path: &Path) -> Result<String, ConfigurationError> {
     let read = async {
         let size = tokio::fs::metadata(path).await?.len();
         if size > LONGEST {
-            return Err(std::io::Error::other(format!("it has {size} bytes; at most {LONGEST} are read")));
+            return Err(std::io::Error::other(format!(
+                "it has {size} bytes; at most {LONGEST} are read"
+            )));
         }
         tokio::fs::read_to_string(path).await
     };
@@ -124,9 +133,14 @@ mod tests {
     fn each_bad_entry_is_named_and_a_broken_file_by_its_place() {
         let good = parsed("apiVersion: drydock.dev/config/v1alpha1\nruns:\n  timeout: 5m\n").unwrap();
         assert_eq!(good.of("any").runs.timeout.0, Duration::from_secs(300));
-        let bad = parsed("apiVersion: drydock.dev/config/v1alpha1\nruns:\n  maxConcurrentRuns: 0\n  ttl: 1h\nenvironments:\n  idleTimeout: 0s\n");
+        let bad = parsed(
+            "apiVersion: drydock.dev/config/v1alpha1\nruns:\n  maxConcurrentRuns: 0\n  ttl: 1h\nenvironments:\n  idleTimeout: 0s\n",
+        );
         let bad = bad.unwrap_err();
-        assert!(bad.contains("runs.maxConcurrentRuns") && bad.contains("environments.idleTimeout"), "{bad}");
+        assert!(
+            bad.contains("runs.maxConcurrentRuns") && bad.contains("environments.idleTimeout"),
+            "{bad}"
+        );
         assert!(parsed("runs: [").unwrap_err().contains("isn't YAML"));
     }
 }

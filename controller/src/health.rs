@@ -49,11 +49,18 @@ impl Health {
     /// Why the controller isn't ready, if it isn't.
     pub fn is_unready(&self) -> Option<String> {
         let health = self.stores.health();
-        let missing: Vec<&str> = health.iter().filter(|(_, h)| !h.is_listed()).map(|(kind, _)| *kind).collect();
+        let missing: Vec<&str> = health
+            .iter()
+            .filter(|(_, h)| !h.is_listed())
+            .map(|(kind, _)| *kind)
+            .collect();
         if !missing.is_empty() {
             return Some(format!("not listed yet: {}", missing.join(", ")));
         }
-        self.configuration.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.configuration
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Serves both ports until the process ends.

@@ -160,7 +160,10 @@ impl Leadership {
                 Ok(Ok(())) => self.renewed = Instant::now(),
                 Ok(Err(LeaseError::Lost)) => return false,
                 Ok(Err(error)) => {
-                    tracing::warn!(error = crate::reconcile::chain(&error), "the lease wasn't renewed");
+                    tracing::warn!(
+                        error = crate::reconcile::chain(&error),
+                        "the lease wasn't renewed"
+                    );
                 }
                 Err(_) => {}
             }
@@ -178,7 +181,9 @@ impl Leadership {
             Ok(lease) => self.lease = lease,
             Err(LeaseError::Api(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
                 // Written by us and not heard of, touched by somebody, or another's.
-                let there = bounded(self.leases.get_opt(NAME)).await?.ok_or(LeaseError::Lost)?;
+                let there = bounded(self.leases.get_opt(NAME))
+                    .await?
+                    .ok_or(LeaseError::Lost)?;
                 if holder(&there) != holder(&self.lease) {
                     return Err(LeaseError::Lost);
                 }
@@ -197,7 +202,10 @@ impl Leadership {
         match bounded(self.leases.replace(NAME, &PostParams::default(), &self.lease)).await {
             Ok(_) => tracing::info!("the lease is given back"),
             Err(error) => {
-                tracing::warn!(error = crate::reconcile::chain(&error), "the lease wasn't given back: it expires");
+                tracing::warn!(
+                    error = crate::reconcile::chain(&error),
+                    "the lease wasn't given back: it expires"
+                );
             }
         }
     }

@@ -25,16 +25,27 @@ const AT_ONCE: usize = 8;
 pub async fn sweep(context: Arc<Context>) {
     loop {
         tokio::time::sleep(SWEEP).await;
-        let surplus = surplus(&context.stores.tool_runs.all(), &context.configuration(), context.now());
+        let surplus = surplus(
+            &context.stores.tool_runs.all(),
+            &context.configuration(),
+            context.now(),
+        );
         if surplus.is_empty() {
             continue;
         }
-        tracing::debug!(count = surplus.len(), "finished runs above what is retained are deleted");
+        tracing::debug!(
+            count = surplus.len(),
+            "finished runs above what is retained are deleted"
+        );
         let context = &context;
         let deletions = futures::stream::iter(surplus).for_each_concurrent(AT_ONCE, |run| async move {
             let deletion = deletion(&run);
             if let Err(error) = act::delete(context, &deletion).await {
-                tracing::debug!(run = run.name_any(), error = crate::reconcile::chain(&error), "a finished run wasn't deleted");
+                tracing::debug!(
+                    run = run.name_any(),
+                    error = crate::reconcile::chain(&error),
+                    "a finished run wasn't deleted"
+                );
             }
         });
         deletions.await;
@@ -44,7 +55,10 @@ pub async fn sweep(context: Arc<Context>) {
 /// The finished runs that go.
 fn surplus(runs: &[Arc<ToolRun>], configuration: &Configuration, now: Timestamp) -> Vec<Arc<ToolRun>> {
     let mut namespaces: BTreeMap<String, Vec<(Timestamp, &Arc<ToolRun>)>> = BTreeMap::new();
-    for run in runs.iter().filter(|run| run.metadata.deletion_timestamp.is_none()) {
+    for run in runs
+        .iter()
+        .filter(|run| run.metadata.deletion_timestamp.is_none())
+    {
         if let Some(finished) = finished(run) {
             let namespace = run.namespace().unwrap_or_default();
             namespaces.entry(namespace).or_default().push((finished, run));
@@ -52,7 +66,7 @@ fn surplus(runs: &[Arc<ToolRun>], configuration: &Configuration, now: Timestamp)
     }
     let mut going = Vec::new();
     for (namespace, mut finished) in namespaces {
-        finished.sort_by(|a, b| (a.0, a.1.name_any()).cmp(&(b.0, b.1.name_any())));
+        finished.sort_by_cached_key(|(ended, run)| (*ended, run.name_any()));
         let retained = &configuration.of(&namespace).runs.retained;
         going.extend(surplus_of(&finished, retained, now));
     }
@@ -60,7 +74,11 @@ fn surplus(runs: &[Arc<ToolRun>], configuration: &Configuration, now: Timestamp)
 }
 
 /// Of one namespace's finished runs, oldest first.
-fn surplus_of(finished: &[(Timestamp, &Arc<ToolRun>)], retained: &Retained, now: Timestamp) -> Vec<Arc<ToolRun>> {
+fn surplus_of(
+    finished: &[(Timestamp, &Arc<ToolRun>)],
+    retained: &Retained,
+    now: Timestamp,
+) -> Vec<Arc<ToolRun>> {
     let limit = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
     let mut environments: HashMap<String, Vec<usize>> = HashMap::new();
     for (at, (_, run)) in finished.iter().enumerate() {
@@ -80,15 +98,22 @@ fn surplus_of(finished: &[(Timestamp, &Arc<ToolRun>)], retained: &Retained, now:
         }
         going.insert(at);
     }
-    let is_old = |ended: Timestamp| now.duration_since(ended).unsigned_abs() >= Retained::YOUNG && ended < now;
-    let old = going.into_iter().map(|at| finished[at]).filter(|(ended, _)| is_old(*ended));
+    let is_old =
+        |ended: Timestamp| now.duration_since(ended).unsigned_abs() >= Retained::YOUNG && ended < now;
+    let old = going
+        .into_iter()
+        .map(|at| finished[at])
+        .filter(|(ended, _)| is_old(*ended));
     old.map(|(_, run)| run.clone()).collect()
 }
 
 fn finished(run: &ToolRun) -> Option<Timestamp> {
     let status = run.status.as_ref()?;
     status.outcome?;
-    let ended = status.finished_at.as_ref().or(run.metadata.creation_timestamp.as_ref());
+    let ended = status
+        .finished_at
+        .as_ref()
+        .or(run.metadata.creation_timestamp.as_ref());
     ended.map(|t| t.0)
 }
 
@@ -138,9 +163,15 @@ mod tests {
 
     fn names(runs: &[Arc<ToolRun>], per_environment: u32, per_namespace: u32) -> Vec<String> {
         let mut configuration = Configuration::default();
-        configuration.general.runs.retained = Retained { per_environment, per_namespace };
+        configuration.general.runs.retained = Retained {
+            per_environment,
+            per_namespace,
+        };
         let now = Timestamp::from_second(1000).unwrap();
-        surplus(runs, &configuration, now).iter().map(|r| r.name_any()).collect()
+        surplus(runs, &configuration, now)
+            .iter()
+            .map(|r| r.name_any())
+            .collect()
     }
 
     #[test]

@@ -8,7 +8,9 @@ use drydock_crds::ToolRun;
 use drydock_domain as domain;
 use drydock_protocol::agent::agent_client::AgentClient;
 use drydock_protocol::agent::refusal::Reason;
-use drydock_protocol::agent::{CancelRequest, Refusal, RunResult, WaitRequest, cancel_response, start_response, wait_response};
+use drydock_protocol::agent::{
+    CancelRequest, Refusal, RunResult, WaitRequest, cancel_response, start_response, wait_response,
+};
 use kube::ResourceExt;
 use tokio::time::{sleep, timeout};
 use tonic::transport::Channel;
@@ -69,7 +71,12 @@ enum Step {
 }
 
 /// Sends an attempt (where `call` is given) and waits for its end.
-pub(super) async fn follow(hub: Arc<Hub>, mut client: AgentClient<Channel>, key: Key, call: Option<StartCall>) -> session::Done {
+pub(super) async fn follow(
+    hub: Arc<Hub>,
+    mut client: AgentClient<Channel>,
+    key: Key,
+    call: Option<StartCall>,
+) -> session::Done {
     let mut next = match &call {
         Some(call) => start(&hub, &mut client, call).await,
         None => Step::Wait,
@@ -134,7 +141,11 @@ async fn start(hub: &Hub, client: &mut AgentClient<Channel>, call: &StartCall) -
         Ok(request) => request,
         Err(Unsent::Never(why)) => return Step::Fact(AttemptFact::Unsendable(why)),
         Err(Unsent::Now(why)) => {
-            tracing::warn!(run = call.run.name, error = why, "a run's values can't be read yet");
+            tracing::warn!(
+                run = call.run.name,
+                error = why,
+                "a run's values can't be read yet"
+            );
             return Step::Retry;
         }
     };
@@ -179,13 +190,20 @@ fn finished(result: RunResult) -> AttemptFact {
 fn refused(refusal: &Refusal) -> Step {
     match refusal.reason() {
         Reason::Sealed => Step::Fact(AttemptFact::Refused(RefusedAttempt::Sealed)),
-        Reason::CancelledBeforeStart => Step::Fact(AttemptFact::Refused(RefusedAttempt::CancelledBeforeStart)),
+        Reason::CancelledBeforeStart => {
+            Step::Fact(AttemptFact::Refused(RefusedAttempt::CancelledBeforeStart))
+        }
         Reason::WrongBoot => Step::Fact(AttemptFact::OtherBoot),
         Reason::Invalid => Step::Fact(AttemptFact::Unsendable(bounded(&refusal.message))),
         Reason::TooMany | Reason::JournalFailed | Reason::UnknownRun => Step::Retry,
         Reason::AlreadyEnded | Reason::RunsActive => Step::Wait,
-        Reason::StaleEpoch => Step::Broken("another controller leads: the agent has seen a higher epoch".to_owned()),
-        Reason::Unspecified => Step::Broken(format!("refused for an unknown reason: {}", bounded(&refusal.message))),
+        Reason::StaleEpoch => {
+            Step::Broken("another controller leads: the agent has seen a higher epoch".to_owned())
+        }
+        Reason::Unspecified => Step::Broken(format!(
+            "refused for an unknown reason: {}",
+            bounded(&refusal.message)
+        )),
     }
 }
 
@@ -193,7 +211,11 @@ fn refused(refusal: &Refusal) -> Step {
 fn learn(hub: &Hub, key: &Key, fact: AttemptFact) {
     let mut facts = hub.facts();
     // Under the lock: whoever drops a run's facts does so after the store knows of its end.
-    let run = hub.stores.tool_runs.with_uid(&key.run_uid).filter(|run| is_open(run));
+    let run = hub
+        .stores
+        .tool_runs
+        .with_uid(&key.run_uid)
+        .filter(|run| is_open(run));
     let Some(run) = run else {
         return;
     };

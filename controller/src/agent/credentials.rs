@@ -10,8 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::time::timeout;
@@ -42,7 +42,9 @@ pub enum CredentialsError {
     #[error("the Secret {NAME}: no answer in time")]
     Deadline,
     /// The Secret isn't what it should be.
-    #[error("the Secret {NAME} has no {0}: delete it, and a new one is made (running environments are then reached through pods/exec)")]
+    #[error(
+        "the Secret {NAME} has no {0}: delete it, and a new one is made (running environments are then reached through pods/exec)"
+    )]
     Incomplete(&'static str),
 }
 
@@ -82,7 +84,9 @@ impl Credentials {
     }
 
     /// A new certificate of the controller with its key.
-    pub(super) fn client(&self) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), CredentialsError> {
+    pub(super) fn client(
+        &self,
+    ) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), CredentialsError> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
         params.distinguished_name = name("drydock-controller");
@@ -98,7 +102,8 @@ impl Credentials {
         let text = |name: &'static str| {
             let bytes = secret.data.as_ref().and_then(|d| d.get(name));
             let text = bytes.and_then(|b| String::from_utf8(b.0.clone()).ok());
-            text.filter(|t| !t.is_empty()).ok_or(CredentialsError::Incomplete(name))
+            text.filter(|t| !t.is_empty())
+                .ok_or(CredentialsError::Incomplete(name))
         };
         Ok(Self {
             certificate: text(CERTIFICATE)?,
@@ -112,7 +117,10 @@ impl Credentials {
             metadata: ObjectMeta {
                 name: Some(NAME.to_owned()),
                 namespace: Some(namespace.to_owned()),
-                labels: Some(BTreeMap::from([(label::MANAGED_BY.to_owned(), label::MANAGER.to_owned())])),
+                labels: Some(BTreeMap::from([(
+                    label::MANAGED_BY.to_owned(),
+                    label::MANAGER.to_owned(),
+                )])),
                 ..ObjectMeta::default()
             },
             data: Some(BTreeMap::from([
@@ -142,7 +150,9 @@ fn name(common: &str) -> DistinguishedName {
 }
 
 async fn bounded<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, CredentialsError> {
-    let answer = timeout(DEADLINE, call).await.map_err(|_| CredentialsError::Deadline)?;
+    let answer = timeout(DEADLINE, call)
+        .await
+        .map_err(|_| CredentialsError::Deadline)?;
     answer.map_err(CredentialsError::Api)
 }
 
@@ -156,6 +166,9 @@ mod tests {
         let read = Credentials::read(&made.secret("ns")).unwrap();
         assert_eq!(read.certificate(), made.certificate());
         assert!(read.client().is_ok());
-        assert!(matches!(Credentials::read(&Secret::default()), Err(CredentialsError::Incomplete("ca.crt"))));
+        assert!(matches!(
+            Credentials::read(&Secret::default()),
+            Err(CredentialsError::Incomplete("ca.crt"))
+        ));
     }
 }

@@ -75,7 +75,12 @@ impl Direct {
     }
 
     /// Opens a channel to the agent with that fingerprint. It never dials again by itself.
-    pub(super) async fn dial(&self, ip: IpAddr, port: u16, fingerprint: &str) -> Result<Channel, DirectError> {
+    pub(super) async fn dial(
+        &self,
+        ip: IpAddr,
+        port: u16,
+        fingerprint: &str,
+    ) -> Result<Channel, DirectError> {
         let address = SocketAddr::new(ip, port);
         let stream = self.tls(address, fingerprint).await?;
         let once = Arc::new(Mutex::new(Some(TokioIo::new(stream))));
@@ -99,7 +104,8 @@ impl Direct {
         let tcp = tcp.map_err(|_| DirectError::Silent(address))?;
         let tcp = tcp.map_err(|source| DirectError::Unreachable { address, source })?;
         // Without it a small frame would wait for the answer to the one before.
-        tcp.set_nodelay(true).map_err(|source| DirectError::Unreachable { address, source })?;
+        tcp.set_nodelay(true)
+            .map_err(|source| DirectError::Unreachable { address, source })?;
         let config = self.config(fingerprint).map_err(|error| DirectError::Tls {
             address,
             source: std::io::Error::other(error),
@@ -123,7 +129,10 @@ impl Direct {
             .with_safe_default_protocol_versions()?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_client_auth_cert(vec![self.credentials.certificate.clone()], self.credentials.key.clone_key())?;
+            .with_client_auth_cert(
+                vec![self.credentials.certificate.clone()],
+                self.credentials.key.clone_key(),
+            )?;
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(config)
     }
@@ -133,7 +142,9 @@ fn is_other_certificate(error: &std::io::Error) -> bool {
     let inner = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>());
     matches!(
         inner,
-        Some(rustls::Error::InvalidCertificate(rustls::CertificateError::ApplicationVerificationFailure))
+        Some(rustls::Error::InvalidCertificate(
+            rustls::CertificateError::ApplicationVerificationFailure
+        ))
     )
 }
 
@@ -181,11 +192,16 @@ impl ServerCertVerifier for Pinned {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }
 
 /// SHA-256 of a certificate, in lower-case hex.
 fn fingerprint(certificate: &CertificateDer<'_>) -> String {
-    Sha256::digest(certificate.as_ref()).iter().map(|b| format!("{b:02x}")).collect()
+    Sha256::digest(certificate.as_ref())
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect()
 }

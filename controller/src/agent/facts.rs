@@ -52,8 +52,6 @@ impl Facts {
 
 #[cfg(test)]
 mod tests {
-    use drydock_protocol::agent::RunResult;
-
     use super::*;
 
     #[test]
@@ -61,7 +59,7 @@ mod tests {
         let mut facts = Facts::default();
         assert!(facts.set_attempt("run", 1, AttemptFact::Running));
         assert!(!facts.set_attempt("run", 1, AttemptFact::Running));
-        assert!(facts.set_attempt("run", 1, AttemptFact::Finished(Box::new(RunResult::default()))));
+        assert!(facts.set_attempt("run", 1, AttemptFact::Finished(Box::default())));
         assert!(!facts.set_attempt("run", 1, AttemptFact::OtherBoot));
         assert!(matches!(facts.attempt("run", 1), AttemptFact::Finished(_)));
         assert_eq!(facts.attempt("run", 2), AttemptFact::Unknown);

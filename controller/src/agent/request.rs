@@ -38,7 +38,11 @@ pub(super) async fn request(client: &Client, call: &StartCall, epoch: u64) -> Re
             (start_request::What::Script(text.clone().into_bytes()), args)
         }
     };
-    let streams = if call.combined { Streams::Combined } else { Streams::Separate };
+    let streams = if call.combined {
+        Streams::Combined
+    } else {
+        Streams::Separate
+    };
     Ok(StartRequest {
         epoch,
         run_uid: call.run.uid.clone(),
@@ -73,12 +77,16 @@ impl Values<'_> {
             VariableValue::Secret(key) => {
                 let secret = self.secret(&key.name).await?;
                 let found = secret.data.as_ref().and_then(|d| d.get(&key.key));
-                found.map(|v| v.0.clone()).ok_or_else(|| missing("Secret", &key.name, &key.key))?
+                found
+                    .map(|v| v.0.clone())
+                    .ok_or_else(|| missing("Secret", &key.name, &key.key))?
             }
             VariableValue::ConfigMap(key) => {
                 let map = self.config_map(&key.name).await?;
                 let found = map.data.as_ref().and_then(|d| d.get(&key.key));
-                found.map(|v| v.clone().into_bytes()).ok_or_else(|| missing("ConfigMap", &key.name, &key.key))?
+                found
+                    .map(|v| v.clone().into_bytes())
+                    .ok_or_else(|| missing("ConfigMap", &key.name, &key.key))?
             }
             VariableValue::WholeSecret(secret) => {
                 let secret = self.secret(secret).await?;
@@ -117,9 +125,9 @@ fn found<T>(kind: &str, name: &str, answer: Answer<T>) -> Result<T, Unsent> {
     match answer {
         Ok(Ok(Some(object))) => Ok(object),
         Ok(Ok(None)) => Err(Unsent::Never(format!("the {kind} {name} isn't there"))),
-        Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
-            Err(Unsent::Never(format!("the controller may not read the {kind} {name}")))
-        }
+        Ok(Err(kube::Error::Api(status))) if status.code == 403 => Err(Unsent::Never(format!(
+            "the controller may not read the {kind} {name}"
+        ))),
         Ok(Err(error)) => Err(Unsent::Now(error.to_string())),
         Err(_) => Err(Unsent::Now(format!("the {kind} {name}: no answer in time"))),
     }
@@ -133,7 +141,9 @@ fn missing(kind: &str, name: &str, key: &str) -> Unsent {
 fn is_variable(name: &str) -> bool {
     let mut chars = name.chars();
     let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
-    first && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')) && !name.starts_with("DRYDOCK_")
+    first
+        && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))
+        && !name.starts_with("DRYDOCK_")
 }
 
 #[cfg(test)]
@@ -142,7 +152,14 @@ mod tests {
 
     #[test]
     fn keys_that_are_no_variables_are_left_out_of_a_whole_secret() {
-        for (name, is) in [("TOKEN", true), ("a.b-c", true), ("1A", false), ("", false), ("DRYDOCK_X", false), ("a b", false)] {
+        for (name, is) in [
+            ("TOKEN", true),
+            ("a.b-c", true),
+            ("1A", false),
+            ("", false),
+            ("DRYDOCK_X", false),
+            ("a b", false),
+        ] {
             assert_eq!(is_variable(name), is, "{name}");
         }
     }

@@ -131,7 +131,7 @@ impl Asked {
 }
 
 /// What a session has under way.
-enum Done {
+pub(super) enum Done {
     Attempt(Key, attempt::End),
     Cancel(Key, attempt::Cancelled),
     Sealed(bool),
@@ -194,14 +194,20 @@ impl Run {
             self.fingerprint.clone_from(&connection.fingerprint);
             self.port = connection.port;
         }
-        let request = HelloRequest { epoch: self.hub.epoch() };
+        let request = HelloRequest {
+            epoch: self.hub.epoch(),
+        };
         let hello = timeout(CALL, connection.client.hello(request)).await;
         let hello = hello.map_err(|_| "no hello in time".to_owned())?;
         let hello = hello.map_err(|status| said(&status))?.into_inner();
         if hello.refusal.is_some() {
             return Err("another controller leads: the agent has seen a higher epoch".to_owned());
         }
-        tracing::debug!(pod = self.pod.name, transport = connection.transport, "an agent is reached");
+        tracing::debug!(
+            pod = self.pod.name,
+            transport = connection.transport,
+            "an agent is reached"
+        );
         self.greeted(hello, connection.fingerprint.clone());
         Ok(connection)
     }
@@ -217,7 +223,12 @@ impl Run {
             version: bounded(&hello.agent_version),
             boot_id: hello.boot_id,
             fingerprint: fingerprint.or_else(|| self.fingerprint.clone()),
-            executables: hello.executables.iter().take(EXECUTABLES).map(|e| bounded(e)).collect(),
+            executables: hello
+                .executables
+                .iter()
+                .take(EXECUTABLES)
+                .map(|e| bounded(e))
+                .collect(),
         };
         self.learn(|facts| {
             let same_boot = facts.hello.as_ref().is_some_and(|h| h.boot_id == fact.boot_id);
@@ -250,12 +261,18 @@ impl Run {
     async fn serve(&mut self, client: AgentClient<Channel>) -> Option<String> {
         let mut work = JoinSet::new();
         for (key, call) in &self.active {
-            work.spawn(attempt::follow(self.hub.clone(), client.clone(), key.clone(), call.clone()));
+            work.spawn(attempt::follow(
+                self.hub.clone(),
+                client.clone(),
+                key.clone(),
+                call.clone(),
+            ));
         }
         loop {
             self.begin(&client, &mut work);
+            let is_idle = work.is_empty();
             let idle = async {
-                if work.is_empty() {
+                if is_idle {
                     sleep(IDLE).await;
                 } else {
                     std::future::pending::<()>().await;
@@ -293,12 +310,22 @@ impl Run {
             work.spawn(seal(self.hub.clone(), client.clone(), self.pod.clone(), boot_id));
         }
         if let Some(boot_id) = asked.unseal.take() {
-            work.spawn(unseal(self.hub.clone(), client.clone(), self.pod.clone(), boot_id));
+            work.spawn(unseal(
+                self.hub.clone(),
+                client.clone(),
+                self.pod.clone(),
+                boot_id,
+            ));
         }
     }
 
     /// Takes note of what is done; answers why the channel is of no use any more, if it isn't.
-    fn finish(&mut self, done: Done, client: &AgentClient<Channel>, work: &mut JoinSet<Done>) -> Option<String> {
+    fn finish(
+        &mut self,
+        done: Done,
+        client: &AgentClient<Channel>,
+        work: &mut JoinSet<Done>,
+    ) -> Option<String> {
         match done {
             Done::Attempt(key, attempt::End::Known) => {
                 self.active.remove(&key);
@@ -325,9 +352,17 @@ impl Run {
 
     fn address(&self) -> Address {
         let pod = self.hub.stores.pods.get(&self.pod.namespace, &self.pod.name);
-        let ip = pod.as_ref().and_then(|p| p.status.as_ref()?.pod_ip.as_deref()?.parse::<IpAddr>().ok());
+        let ip = pod
+            .as_ref()
+            .and_then(|p| p.status.as_ref()?.pod_ip.as_deref()?.parse::<IpAddr>().ok());
         let pinned = || {
-            let owner = pod.as_ref()?.owner_references().iter().find(|o| o.controller == Some(true))?.uid.clone();
+            let owner = pod
+                .as_ref()?
+                .owner_references()
+                .iter()
+                .find(|o| o.controller == Some(true))?
+                .uid
+                .clone();
             let status = instance_status(&self.hub, &owner)?;
             let same = status.pod_uid.as_deref() == Some(self.pod.uid.as_str());
             status.agent.filter(|_| same)?.fingerprint
@@ -347,8 +382,16 @@ impl Run {
 
 fn instance_status(hub: &Hub, uid: &str) -> Option<InstanceStatus> {
     let stores = &hub.stores;
-    let devcontainer = stores.devcontainer_instances.with_uid(uid).and_then(|i| i.status.clone());
-    devcontainer.or_else(|| stores.container_instances.with_uid(uid).and_then(|i| i.status.clone()))
+    let devcontainer = stores
+        .devcontainer_instances
+        .with_uid(uid)
+        .and_then(|i| i.status.clone());
+    devcontainer.or_else(|| {
+        stores
+            .container_instances
+            .with_uid(uid)
+            .and_then(|i| i.status.clone())
+    })
 }
 
 fn learn(hub: &Hub, pod: &PodRef, change: impl FnOnce(&mut domain::agent::AgentFacts)) {
@@ -359,12 +402,18 @@ fn learn(hub: &Hub, pod: &PodRef, change: impl FnOnce(&mut domain::agent::AgentF
 }
 
 async fn seal(hub: Arc<Hub>, mut client: AgentClient<Channel>, pod: PodRef, boot_id: String) -> Done {
-    let request = SealRequest { epoch: hub.epoch(), boot_id };
+    let request = SealRequest {
+        epoch: hub.epoch(),
+        boot_id,
+    };
     let Ok(Ok(answer)) = timeout(CALL, client.seal(request)).await else {
         return Done::Sealed(false);
     };
     let answer = answer.into_inner();
-    let refused = answer.refusal.as_ref().map(drydock_protocol::agent::Refusal::reason);
+    let refused = answer
+        .refusal
+        .as_ref()
+        .map(drydock_protocol::agent::Refusal::reason);
     let fact = match refused {
         None if answer.sealed => SealFact::Sealed,
         Some(Reason::RunsActive) => SealFact::RunsActive { at: Timestamp::now() },
@@ -375,7 +424,10 @@ async fn seal(hub: Arc<Hub>, mut client: AgentClient<Channel>, pod: PodRef, boot
 }
 
 async fn unseal(hub: Arc<Hub>, mut client: AgentClient<Channel>, pod: PodRef, boot_id: String) -> Done {
-    let request = UnsealRequest { epoch: hub.epoch(), boot_id };
+    let request = UnsealRequest {
+        epoch: hub.epoch(),
+        boot_id,
+    };
     match timeout(CALL, client.unseal(request)).await {
         Ok(Ok(answer)) if answer.get_ref().refusal.is_none() => {
             learn(&hub, &pod, |facts| facts.seal = SealFact::Open);
@@ -398,5 +450,8 @@ pub(super) fn said(status: &tonic::Status) -> String {
 /// A text of an agent: short, and without control characters.
 pub(super) fn bounded(text: &str) -> String {
     let end = text.floor_char_boundary(TEXT);
-    text[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text[..end]
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }

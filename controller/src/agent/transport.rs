@@ -77,7 +77,11 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    pub(super) fn new(kube: Client, credentials: &Credentials, transport: Transport) -> Result<Self, CredentialsError> {
+    pub(super) fn new(
+        kube: Client,
+        credentials: &Credentials,
+        transport: Transport,
+    ) -> Result<Self, CredentialsError> {
         Ok(Self {
             kube,
             direct: Direct::new(credentials)?,
@@ -104,7 +108,11 @@ impl Dialer {
                         self.failures.fetch_add(1, Ordering::Relaxed);
                     }
                     let error = crate::reconcile::chain(&error);
-                    tracing::debug!(pod = address.pod.name, error, "not reached directly: trying pods/exec");
+                    tracing::debug!(
+                        pod = address.pod.name,
+                        error,
+                        "not reached directly: trying pods/exec"
+                    );
                     self.exec(address).await
                 }
             },
@@ -117,7 +125,10 @@ impl Dialer {
         if failures < DIRECT_FAILURES {
             return false;
         }
-        !self.failures.fetch_add(1, Ordering::Relaxed).is_multiple_of(DIRECT_RETRY)
+        !self
+            .failures
+            .fetch_add(1, Ordering::Relaxed)
+            .is_multiple_of(DIRECT_RETRY)
     }
 
     async fn direct(&self, address: &Address) -> Result<Connection, DialError> {

@@ -93,14 +93,21 @@ impl Health {
     }
 
     fn longest(&self, of: impl Fn(&Life) -> &AtomicU64) -> Duration {
-        let lives = self.lives.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let lives = self
+            .lives
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let last = lives.values().map(|life| of(life).load(Ordering::Relaxed)).min();
         let now = Duration::from_millis(elapsed());
-        last.map(|last| now.saturating_sub(Duration::from_millis(last))).unwrap_or_default()
+        last.map(|last| now.saturating_sub(Duration::from_millis(last)))
+            .unwrap_or_default()
     }
 
     fn expect(&self, namespace: &str) {
-        let mut lives = self.lives.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut lives = self
+            .lives
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let life = Life {
             heard: AtomicU64::new(elapsed()),
             acted: AtomicU64::new(elapsed()),
@@ -118,7 +125,10 @@ impl Health {
     }
 
     fn act(&self, namespace: &str, heard: bool) {
-        let lives = self.lives.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let lives = self
+            .lives
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(life) = lives.get(namespace) {
             life.acted.store(elapsed(), Ordering::Relaxed);
             if heard {
@@ -133,10 +143,7 @@ fn elapsed() -> u64 {
 }
 
 /// Starts the informers of a kind.
-pub(super) fn start<K: Stored>(stores: &Arc<Stores>, client: &Client, tasks: &mut JoinSet<()>)
-where
-    K: Resource<Scope = kube::core::NamespaceResourceScope>,
-{
+pub(super) fn start<K: Stored>(stores: &Arc<Stores>, client: &Client, tasks: &mut JoinSet<()>) {
     let namespaces = match &stores.scope {
         Scope::Cluster => vec![String::new()],
         Scope::Namespaces(names) => names.clone(),
