@@ -32,6 +32,29 @@ async fn the_kustomize_base_is_what_the_chart_renders() {
     }
 }
 
+/// The GitOps examples are YAML documents with a kind and a name, in the version of the chart.
+#[test]
+fn gitops_examples_are_objects_of_this_version() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/gitops");
+    for name in ["argocd/application.yaml", "flux/release.yaml"] {
+        let text = std::fs::read_to_string(folder.join(name)).unwrap();
+        let objects: Vec<serde_json::Value> = serde_saphyr::from_multiple(&text).unwrap();
+        assert!(objects.len() >= 2, "{name}");
+        for object in objects {
+            assert!(
+                object["kind"].is_string() && object["metadata"]["name"].is_string(),
+                "{name}: {object}"
+            );
+        }
+        let version = env!("CARGO_PKG_VERSION");
+        let minor = version.rsplit_once('.').unwrap().0;
+        assert!(
+            text.contains(version) || text.contains(&format!("{minor}.x")),
+            "{name} isn't for {version}"
+        );
+    }
+}
+
 /// The documents that are definitions, or those that aren't, without the labels that mean something to Helm alone.
 fn without_helm(rendered: &str, definitions: bool) -> String {
     let mut kept = String::from(HEADER);
