@@ -221,6 +221,7 @@ fn versions_are_pinned_once() {
             } else if section.contains("dependencies")
                 && line.contains('=')
                 && !line.contains("workspace = true")
+                && !line.contains("path = ")
             {
                 wrong.push(format!("{folder}: {line}"));
             }
