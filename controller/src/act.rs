@@ -210,15 +210,13 @@ pub(crate) async fn delete(context: &Context, deletion: &Deletion) -> Result<(),
         ..DeleteParams::default()
     };
     let request = call.request().delete(&deletion.name, &params);
-    match call.send_status(context, request).await {
-        Err(error) if error.is_not_found() => {
-            context
-                .stores
-                .forget(&deletion.resource, &reference, &deletion.uid);
-        }
-        Err(error) => return Err(error),
-        Ok(Some(left)) if !is_end(&left) => context.stores.absorb(&deletion.resource, &left),
-        Ok(_) => context
+    let left = match call.send_status(context, request).await {
+        Err(error) if error.is_not_found() => None,
+        answer => answer?.filter(|left| !is_end(left)),
+    };
+    match left {
+        Some(left) => context.stores.absorb(&deletion.resource, &left),
+        None => context
             .stores
             .forget(&deletion.resource, &reference, &deletion.uid),
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use drydock_domain::settings::Configuration;
+use drydock_domain::settings::{Configuration, Installation};
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, watch};
 
@@ -29,23 +29,12 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     /// The operator's own namespace.
     pub namespace: String,
-    /// Images that the operator was installed with.
-    pub images: Images,
-    /// The certificate (PEM) of the authority that agents trust: environment pods are told.
-    pub client_ca: String,
+    /// What the operator was installed with.
+    pub installation: Installation,
     /// How many writes may be under way at once.
     pub(crate) writes: Semaphore,
     configuration: ArcSwap<Configuration>,
     changes: watch::Sender<u64>,
-}
-
-/// Images that the operator was installed with.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Images {
-    /// The image with `drydock-agent`, for the init container of environment pods.
-    pub agent: String,
-    /// The image with git and the usual tools: checkout pods and, where nothing else is said, the host runner.
-    pub tools: String,
 }
 
 /// What a [`Context`] is made of.
@@ -62,10 +51,8 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// The operator's own namespace.
     pub namespace: String,
-    /// Images that the operator was installed with.
-    pub images: Images,
-    /// The certificate (PEM) of the authority that agents trust.
-    pub client_ca: String,
+    /// What the operator was installed with.
+    pub installation: Installation,
     /// The configuration at the start.
     pub configuration: Configuration,
 }
@@ -84,8 +71,7 @@ impl Context {
             events: parts.events,
             metrics: parts.metrics,
             namespace: parts.namespace,
-            images: parts.images,
-            client_ca: parts.client_ca,
+            installation: parts.installation,
             writes: Semaphore::new(WRITES),
             configuration: ArcSwap::from_pointee(parts.configuration),
             changes: watch::Sender::new(0),

@@ -17,6 +17,7 @@ use drydock_domain as domain;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::context::Context;
+use crate::reconcile::Loops;
 
 pub use claim::RetainedClaims;
 pub use container_instance::ContainerInstances;
@@ -51,9 +52,19 @@ fn settings(context: &Context, meta: &ObjectMeta) -> Settings {
 
 /// What the controller was installed with.
 fn installation(context: &Context) -> Installation {
-    Installation {
-        tools_image: context.images.tools.clone(),
-        pull_policy: None,
-        client_ca: context.client_ca.clone(),
-    }
+    context.installation.clone()
+}
+
+/// Names every kind, so that its loop is started.
+pub fn kinds(loops: &mut Loops<'_>) {
+    loops.add::<Workspaces>();
+    loops.add::<DevcontainerInstances>();
+    loops.add::<ContainerInstances>();
+    loops.add::<ExecutionEnvironments>();
+    loops.add::<Projects>();
+    loops.add::<Plans>();
+    loops.add::<Tools>();
+    loops.add::<ToolRuns>();
+    loops.add::<Snapshots>();
+    loops.add::<RetainedClaims>();
 }

@@ -20,6 +20,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::store::{Change, ObjectRef, Stored};
 
+pub(crate) use pass::chain;
 pub use queue::Queue;
 pub use watches::{AgentChange, Watches};
 
@@ -60,7 +61,7 @@ pub trait Kind: Send + Sync + 'static {
 /// cancelled and the passes that run have ended.
 ///
 /// The subscription is made at once, before this returns, so that no change is missed.
-pub fn start<K: Kind>(
+fn start<K: Kind>(
     context: &Arc<Context>,
     lead: CancellationToken,
     stop: CancellationToken,
@@ -135,4 +136,35 @@ pub enum Next {
     Soon,
     /// Something failed; back off.
     Backoff,
+}
+
+/// Starts the loops of kinds.
+pub struct Loops<'a> {
+    context: &'a Arc<Context>,
+    lead: CancellationToken,
+    stop: CancellationToken,
+    tasks: &'a mut tokio::task::JoinSet<()>,
+}
+
+impl<'a> Loops<'a> {
+    /// Loops that begin with `lead` and end with `stop`.
+    pub fn new(
+        context: &'a Arc<Context>,
+        lead: CancellationToken,
+        stop: CancellationToken,
+        tasks: &'a mut tokio::task::JoinSet<()>,
+    ) -> Self {
+        Self {
+            context,
+            lead,
+            stop,
+            tasks,
+        }
+    }
+
+    /// Starts the loop of a kind.
+    pub fn add<K: Kind>(&mut self) {
+        let work = start::<K>(self.context, self.lead.clone(), self.stop.clone());
+        self.tasks.spawn(work);
+    }
 }

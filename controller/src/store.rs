@@ -227,7 +227,7 @@ impl<K: Stored> Store<K> {
 
     /// Takes a complete list of a namespace (empty: of all) as of `version`; what isn't in it and isn't newer is gone.
     fn replace(&self, namespace: &str, mut list: Vec<K>, version: u64) {
-        list.sort_by_key(|a| arrival(a));
+        list.sort_by_cached_key(arrival);
         let listed: HashSet<ObjectRef> = list.iter().map(ObjectRef::of).collect();
         for object in list {
             self.put(object);

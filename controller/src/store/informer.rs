@@ -27,6 +27,8 @@ const PAGE: u32 = 500;
 const DEADLINE: Duration = Duration::from_secs(30);
 /// How much longer than the server promised a watch may last.
 const GRACE: Duration = Duration::from_secs(5);
+/// A watch without an event or bookmark for this long is taken for dead. Bookmarks come about once a minute.
+const SILENCE: Duration = Duration::from_secs(150);
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 const LAST_BACKOFF: Duration = Duration::from_secs(30);
 
@@ -57,8 +59,16 @@ impl Scope {
 pub struct Health {
     listed: AtomicBool,
     errors: AtomicU64,
-    /// Milliseconds since [`START`] of the last sign of life, one a namespace.
-    alive: std::sync::RwLock<BTreeMap<String, AtomicU64>>,
+    /// Of each namespace, in milliseconds since [`START`].
+    lives: std::sync::RwLock<BTreeMap<String, Life>>,
+}
+
+#[derive(Debug)]
+struct Life {
+    /// The last sign of life of the API server.
+    heard: AtomicU64,
+    /// The last time that the informer did anything.
+    acted: AtomicU64,
 }
 
 impl Health {
@@ -74,36 +84,57 @@ impl Health {
 
     /// How long ago the API server gave a sign of life: a list, an event, a bookmark, or the end of a watch in time.
     pub fn silence(&self) -> Duration {
-        let alive = self
-            .alive
+        self.longest(|life| &life.heard)
+    }
+
+    /// How long ago the informer heard something or failed: one that does neither hangs.
+    pub fn inaction(&self) -> Duration {
+        self.longest(|life| &life.acted)
+    }
+
+    fn longest(&self, of: impl Fn(&Life) -> &AtomicU64) -> Duration {
+        let lives = self
+            .lives
             .read()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let last = alive.values().map(|a| a.load(Ordering::Relaxed)).min();
-        START
-            .elapsed()
-            .saturating_sub(Duration::from_millis(last.unwrap_or(0)))
+        let last = lives.values().map(|life| of(life).load(Ordering::Relaxed)).min();
+        let now = Duration::from_millis(elapsed());
+        last.map(|last| now.saturating_sub(Duration::from_millis(last)))
+            .unwrap_or_default()
     }
 
     fn expect(&self, namespace: &str) {
-        let mut alive = self
-            .alive
+        let mut lives = self
+            .lives
             .write()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        alive.insert(namespace.to_owned(), AtomicU64::new(elapsed()));
+        let life = Life {
+            heard: AtomicU64::new(elapsed()),
+            acted: AtomicU64::new(elapsed()),
+        };
+        lives.insert(namespace.to_owned(), life);
     }
 
     fn sign(&self, namespace: &str) {
-        let alive = self
-            .alive
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(last) = alive.get(namespace) {
-            last.store(elapsed(), Ordering::Relaxed);
-        }
+        self.act(namespace, true);
     }
 
-    fn failed(&self) {
+    fn failed(&self, namespace: &str) {
         self.errors.fetch_add(1, Ordering::Relaxed);
+        self.act(namespace, false);
+    }
+
+    fn act(&self, namespace: &str, heard: bool) {
+        let lives = self
+            .lives
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(life) = lives.get(namespace) {
+            life.acted.store(elapsed(), Ordering::Relaxed);
+            if heard {
+                life.heard.store(elapsed(), Ordering::Relaxed);
+            }
+        }
     }
 }
 
@@ -112,10 +143,7 @@ fn elapsed() -> u64 {
 }
 
 /// Starts the informers of a kind.
-pub(super) fn start<K: Stored>(stores: &Arc<Stores>, client: &Client, tasks: &mut JoinSet<()>)
-where
-    K: Resource<Scope = kube::core::NamespaceResourceScope>,
-{
+pub(super) fn start<K: Stored>(stores: &Arc<Stores>, client: &Client, tasks: &mut JoinSet<()>) {
     let namespaces = match &stores.scope {
         Scope::Cluster => vec![String::new()],
         Scope::Namespaces(names) => names.clone(),
@@ -189,7 +217,7 @@ impl<K: Stored> Informer<K> {
                     backoff = FIRST_BACKOFF;
                 }
                 Err(error) => {
-                    self.health().failed();
+                    self.health().failed(&self.namespace);
                     let kind = K::kind(&());
                     tracing::warn!(%kind, namespace = %self.namespace, %error, "a list or watch failed");
                     tokio::time::sleep(jittered(backoff)).await;
@@ -246,7 +274,7 @@ impl<K: Stored> Informer<K> {
         let mut stream = std::pin::pin!(stream);
         let end = Instant::now() + Duration::from_secs(K::WATCH_SECONDS.into()) + GRACE;
         loop {
-            let next = tokio::time::timeout_at(end, stream.try_next()).await;
+            let next = tokio::time::timeout_at(end.min(Instant::now() + SILENCE), stream.try_next()).await;
             let Some(event) = next.map_err(|_| Failure::Silent)?.map_err(gone)? else {
                 return Ok(());
             };

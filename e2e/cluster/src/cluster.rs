@@ -77,7 +77,7 @@ impl Cluster {
         local.record.save(&local.layout)
     }
 
-    /// Takes the cluster down and waits until nothing of it is left. Does nothing to a cluster of somebody else's making
+    /// Takes the cluster down, attached to or not, and waits until nothing of it is left. Does nothing to a cluster of somebody else's making
     /// (`kind`, `current`).
     pub async fn stop(mut self) -> Result<()> {
         let Some(local) = self.local.take() else {

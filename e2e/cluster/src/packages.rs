@@ -30,14 +30,19 @@ const PACKAGES: &[&str] = &[
 ];
 const DEADLINE: Duration = Duration::from_secs(15 * 60);
 
-/// Makes sure that every package is there. Needs root and a Debian, and says so if it must install and cannot.
-pub(crate) async fn install() -> Result<()> {
-    if !rustix::process::geteuid().is_root() {
-        return Err(Error::Machine {
-            what: "a cluster with nodes needs root".to_owned(),
-            remedy: "run as root, or use the profile `api`".to_owned(),
-        });
+/// Fails unless this is root, without which there are no namespaces.
+pub(crate) fn require_root() -> Result<()> {
+    if is_root() {
+        return Ok(());
     }
+    Err(Error::Machine {
+        what: "a cluster with nodes needs root".to_owned(),
+        remedy: "run as root, or use the profile `api`".to_owned(),
+    })
+}
+
+/// Makes sure that every package is there. Needs a Debian, and root if one is missing.
+pub(crate) async fn install() -> Result<()> {
     if !Path::new("/usr/bin/dpkg-query").exists() {
         return Err(Error::Machine {
             what: "this machine is no Debian".to_owned(),
@@ -49,6 +54,12 @@ pub(crate) async fn install() -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
+    if !is_root() {
+        return Err(Error::Machine {
+            what: format!("the Debian packages {} are missing", missing.join(", ")),
+            remedy: "install them, or run as root".to_owned(),
+        });
+    }
     let mut update = Command::new("apt-get");
     update.arg("update");
     run_reporting("reading the lists of Debian packages", update, DEADLINE).await?;
@@ -59,6 +70,10 @@ pub(crate) async fn install() -> Result<()> {
         .args(&missing);
     let what = format!("installing {}", missing.join(", "));
     run_reporting(&what, install, DEADLINE).await.map(drop)
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 async fn missing() -> Result<Vec<&'static str>> {

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use tokio::process::Command;
 
 use crate::command::{report, run_reporting};
-use crate::{Error, Result, layout};
+use crate::{Error, Result, layout, packages};
 
 /// A cold build of the largest program takes some four minutes on two cores.
 const BUILD_DEADLINE: Duration = Duration::from_secs(45 * 60);
@@ -239,6 +239,9 @@ async fn build_one(tool: &Tool) -> Result<()> {
         return Ok(());
     }
     sweep(&folder)?;
+    if tool.module.cgo {
+        packages::install().await?;
+    }
     let work = tempfile::tempdir_in(&folder).map_err(Error::file("make a folder in", &folder))?;
     tool.module.unpack(work.path())?;
     let built = work.path().join("built");

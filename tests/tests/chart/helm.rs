@@ -42,12 +42,17 @@ impl Helm {
         assert!(output.status.success(), "{values}: {}", text(&output));
     }
 
-    /// Everything that `helm template` renders with `values` (JSON), hooks too.
-    pub(crate) async fn template(&self, values: &str) -> Vec<Value> {
+    /// The text that `helm template` renders with `values` (JSON), hooks too.
+    pub(crate) async fn text(&self, values: &str) -> String {
         let output = self.render(values).await;
         assert!(output.status.success(), "{values}: {}", text(&output));
-        let documents: Vec<Value> =
-            serde_saphyr::from_multiple(&String::from_utf8(output.stdout).unwrap()).unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The objects that `helm template` renders with `values` (JSON), hooks too.
+    pub(crate) async fn template(&self, values: &str) -> Vec<Value> {
+        let text = self.text(values).await;
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
         documents
             .into_iter()
             .filter(|document| !document.is_null())

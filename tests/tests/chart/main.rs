@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail them")]
 
+mod base;
 mod helm;
 mod matrix;
 
 use drydock_cluster::{Cluster, Options};
-use drydock_domain::settings::{Configuration, Settings};
+use drydock_domain::settings::{Configuration, Settings, Span};
 use serde_json::{Value, json};
 
 use helm::Helm;
@@ -38,6 +39,16 @@ async fn every_rendering_is_taken_by_the_api_server() {
         check(case.name, &objects);
         try_out(&cluster, case.name, &objects).await;
     }
+    let base = helm.chart().replace("charts/drydock", "deploy/base");
+    let kustomize = [
+        "apply",
+        "--server-side",
+        "--dry-run=server",
+        "--validate=strict",
+        "-k",
+        &base,
+    ];
+    cluster.kubectl(&kustomize).await.unwrap();
     installs_upgrades_and_leaves_data(&helm, &cluster).await;
     cluster.stop().await.unwrap();
 }
@@ -66,6 +77,53 @@ async fn the_values_say_what_the_controller_takes_for_granted() {
     assert_eq!(all.of("team-b").runs.max_concurrent_runs, 8);
 }
 
+/// The reference has a row for every setting that the controller reads, with its default.
+#[test]
+fn every_setting_is_documented_with_its_default() {
+    let page = include_str!("../../../docs/reference/configuration.md");
+    let mut settings = Vec::new();
+    leaves(
+        &serde_json::to_value(Settings::default()).unwrap(),
+        "",
+        &mut settings,
+    );
+    assert!(settings.len() > 15, "{settings:?}");
+    for (path, default) in settings {
+        let row = page
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{path}` |")));
+        match (row, &default) {
+            (None, Value::Null) => assert!(page.contains(&format!("`{path}`")), "{path} isn't mentioned"),
+            (None, _) => panic!("{path} has no row"),
+            (Some(row), Value::Bool(_) | Value::Number(_)) => {
+                assert!(row.contains(&format!("| `{default}` |")), "{row}: {default}");
+            }
+            (Some(row), Value::String(text)) => {
+                let written = row.split('`').nth(3).unwrap();
+                let same = serde_json::from_value::<Span>(json!(written)).map(|span| json!(span));
+                assert!(
+                    written == text || same.is_ok_and(|span| span == default),
+                    "{row}: {default}"
+                );
+            }
+            (Some(_), _) => {}
+        }
+    }
+}
+
+/// The settings below `value` that hold no further ones.
+fn leaves(value: &Value, path: &str, found: &mut Vec<(String, Value)>) {
+    match value.as_object() {
+        Some(members) => {
+            for (name, member) in members {
+                let dot = if path.is_empty() { "" } else { "." };
+                leaves(member, &format!("{path}{dot}{name}"), found);
+            }
+        }
+        None => found.push((path.to_owned(), value.clone())),
+    }
+}
+
 #[tokio::test]
 async fn images_are_named_by_digest_before_tag() {
     let helm = Helm::build().await;
@@ -79,6 +137,35 @@ async fn images_are_named_by_digest_before_tag() {
     assert!(text.contains(&format!(
         "--agent-image=registry.example.com/drydock/agent@{digest}"
     )));
+}
+
+/// An alert on a metric that nobody exports never fires.
+#[tokio::test]
+async fn alerts_are_on_metrics_that_the_controller_has() {
+    let helm = Helm::build().await;
+    let objects = helm
+        .template(r#"{"metrics": {"prometheusRule": {"enabled": true}}}"#)
+        .await;
+    let rule = objects.iter().find(|o| o["kind"] == "PrometheusRule").unwrap();
+    let exported = include_str!("../../../controller/src/metrics.rs");
+    let alerts = rule["spec"]["groups"][0]["rules"].as_array().unwrap();
+    for alert in alerts {
+        let expression = alert["expr"].as_str().unwrap();
+        let metric = expression
+            .split('{')
+            .next()
+            .unwrap()
+            .rsplit(['(', ' '])
+            .next()
+            .unwrap();
+        let name = metric.trim_end_matches("_total");
+        assert!(
+            exported.contains(&format!("\"{name}\"")),
+            "{expression}: {name} isn't exported"
+        );
+        assert!(alert["annotations"]["summary"].is_string() && alert["labels"]["severity"].is_string());
+    }
+    assert!(alerts.len() >= 4);
 }
 
 #[tokio::test]

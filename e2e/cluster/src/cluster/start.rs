@@ -20,6 +20,7 @@ pub(super) async fn bring_up(layout: &Layout, options: &Options, owned: bool) ->
     match options.profile {
         Profile::Api => tools::build(tools::API_TOOLS).await?,
         Profile::Node => {
+            packages::require_root()?;
             packages::install().await?;
             tools::build(tools::NODE_TOOLS).await?;
         }
