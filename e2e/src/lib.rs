@@ -5,7 +5,9 @@
 
 pub mod binaries;
 pub mod drydock;
+pub mod scene;
 pub mod step;
 
 pub use binaries::Binaries;
 pub use drydock::Drydock;
+pub use scene::Scene;

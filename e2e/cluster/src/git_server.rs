@@ -70,6 +70,7 @@ impl Cluster {
         ])
         .await?;
         let address = self.node_address().await?;
+        answers(&address, HTTP_PORT).await?;
         GitServer::new(&secret, &address)
     }
 
@@ -93,6 +94,22 @@ impl Cluster {
         let printed = self.kubectl(&["get", "nodes", "-o", path]).await?;
         let address = printed.split_whitespace().next().map(str::to_owned);
         address.ok_or_else(|| Error::invalid("no node of the cluster has an InternalIP"))
+    }
+}
+
+/// Waits until the host reaches a node's port: kube-proxy follows a rollout with some delay.
+async fn answers(address: &str, port: u16) -> Result<()> {
+    let deadline = tokio::time::Instant::now() + DEADLINE;
+    loop {
+        match tokio::net::TcpStream::connect((address, port)).await {
+            Ok(_) => return Ok(()),
+            Err(error) if tokio::time::Instant::now() >= deadline => {
+                return Err(Error::invalid(format!(
+                    "the git server doesn't answer at {address}:{port}: {error}"
+                )));
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
     }
 }
 

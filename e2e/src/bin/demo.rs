@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stdout, reason = "a demonstration answers on standard output")]
 
+use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -14,14 +15,21 @@ use drydock_e2e::step::Steps;
 const NAMESPACE: &str = "default";
 
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> ExitCode {
+    match demonstrate().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
+            eprintln!("demo: {}", causes.join(": "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn demonstrate() -> Result<()> {
     let mut steps = Steps::default();
     let cluster = steps
-        .step(
-            "a Kubernetes cluster",
-            "kubectl get nodes",
-            Cluster::from_environment(Options::node("demo")),
-        )
+        .step("a Kubernetes cluster", "kubectl get nodes", cluster())
         .await?;
     let drydock = steps
         .step(
@@ -78,13 +86,15 @@ async fn main() -> Result<()> {
         "\nthe cluster stays: KUBECONFIG={}",
         cluster.kubeconfig().display()
     );
-    println!("make cluster-down NAME=demo takes it down, make clean everything");
-    keep(cluster)
+    println!("make clean takes it down");
+    Ok(())
 }
 
-fn keep(mut cluster: Cluster) -> Result<()> {
+/// The cluster, which stays whatever becomes of the demonstration: to look at, and for the next one.
+async fn cluster() -> Result<Cluster> {
+    let mut cluster = Cluster::from_environment(Options::node("demo")).await?;
     cluster.keep()?;
-    Ok(())
+    Ok(cluster)
 }
 
 async fn serve(cluster: &Cluster) -> Result<()> {
