@@ -1,9 +1,12 @@
 //! The environment variables of a tool and the shell that runs a script: which they are, given the container's
 //! environment, the user and the request. Never reads the process's own environment by itself.
 
+use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+
+use devcontainer::substitute::{Context, substitute_text};
 
 use crate::user::User;
 
@@ -13,6 +16,10 @@ pub const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/
 /// Prefix of the agent's own variables, which never reach a tool.
 pub const OWN_PREFIX: &[u8] = b"DRYDOCK_";
 
+/// The variable that holds the configuration's `remoteEnv`: a JSON list of pairs of a name and a value, or null to take a variable
+/// away. Values may name `${containerEnv:X}`.
+pub const REMOTE_ENV: &str = "DRYDOCK_REMOTE_ENV";
+
 /// Shells that only say that nobody may log in.
 const NO_LOGIN: [&str; 3] = ["nologin", "false", "true"];
 
@@ -21,7 +28,8 @@ const NO_LOGIN: [&str; 3] = ["nologin", "false", "true"];
 pub struct Environment(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Environment {
-    /// Composes: the container's, what is always right for this user, then the request's in order.
+    /// Composes: the container's, what is always right for this user, the configuration's `remoteEnv` (of the container's variable
+    /// [`REMOTE_ENV`]), then the request's in order.
     pub fn compose(
         container: impl IntoIterator<Item = (OsString, OsString)>,
         user: &User,
@@ -29,9 +37,15 @@ impl Environment {
         request: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>,
     ) -> Self {
         let mut environment = Self::default();
+        let mut remote = Vec::new();
         for (name, value) in container {
+            if name == REMOTE_ENV {
+                // What isn't such a list was written by somebody else: it says nothing.
+                remote = serde_json::from_slice(value.as_bytes()).unwrap_or_default();
+            }
             environment.set(name.into_vec(), value.into_vec());
         }
+        let container = environment.to_map();
         environment.set_default(b"PATH", DEFAULT_PATH);
         environment.set_default(b"LANG", b"C.UTF-8");
         environment.set_default(b"TERM", b"dumb");
@@ -42,6 +56,7 @@ impl Environment {
             Some(shell) => environment.set(b"SHELL".to_vec(), shell.as_os_str().as_bytes().to_vec()),
             None => environment.0.retain(|(name, _)| name != b"SHELL"),
         }
+        environment.set_remote(remote, container);
         for (name, value) in request {
             environment.set(name, value);
         }
@@ -63,6 +78,31 @@ impl Environment {
         let joined =
             |(name, value): &(Vec<u8>, Vec<u8>)| CString::new([name, b"=".as_slice(), value].concat()).ok();
         self.0.iter().filter_map(joined).collect()
+    }
+
+    /// The variables that are text: what `${containerEnv:X}` may name.
+    fn to_map(&self) -> BTreeMap<String, String> {
+        let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
+        let pairs = self.0.iter();
+        pairs
+            .filter_map(|(name, value)| Some((text(name)?, text(value)?)))
+            .collect()
+    }
+
+    fn set_remote(&mut self, remote: Vec<(String, Option<String>)>, container: BTreeMap<String, String>) {
+        let context = Context {
+            container_env: Some(container),
+            ..Context::default()
+        };
+        for (name, value) in remote {
+            match value {
+                Some(value) => {
+                    let (value, _) = substitute_text(&value, &context);
+                    self.set(name.into_bytes(), value.into_bytes());
+                }
+                None => self.0.retain(|(known, _)| *known != name.as_bytes()),
+            }
+        }
     }
 
     fn set(&mut self, name: Vec<u8>, value: Vec<u8>) {
@@ -211,5 +251,25 @@ mod tests {
         };
         assert_eq!(names(candidates(b"x", Some(b"/a::/b"))), ["/a/x", "./x", "/b/x"]);
         assert_eq!(names(candidates(b"./x", Some(b"/a"))), ["./x"]);
+    }
+
+    #[test]
+    fn remote_env_sees_the_container_and_is_overridden_by_the_run() {
+        let remote = r#"[["PATH","/opt/bin:${containerEnv:PATH}"],["GONE",null],["WHO","${containerEnv:NONE:nobody}"],["X","remote"]]"#;
+        let container = [("PATH", "/usr/bin"), ("GONE", "1"), (REMOTE_ENV, remote)];
+        let container = container.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let environment = Environment::compose(container, &user(), None, pairs(&[("X", "run")]));
+        for (name, value) in [("PATH", "/opt/bin:/usr/bin"), ("WHO", "nobody"), ("X", "run")] {
+            assert_eq!(environment.get(name.as_bytes()), Some(value.as_bytes()), "{name}");
+        }
+        assert_eq!(environment.get(b"GONE"), None);
+        assert_eq!(environment.get(REMOTE_ENV.as_bytes()), None);
+    }
+
+    #[test]
+    fn a_remote_env_that_isnt_one_says_nothing() {
+        let container = [(OsString::from(REMOTE_ENV), OsString::from("{"))];
+        let environment = Environment::compose(container, &user(), None, pairs(&[]));
+        assert_eq!(environment.get(b"HOME"), Some(b"/home/dev".as_slice()));
     }
 }

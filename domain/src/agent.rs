@@ -139,6 +139,8 @@ pub struct StartCall {
     pub user: String,
     /// Absolute folder; empty: the agent's default.
     pub working_directory: String,
+    /// Whether that names what is worked on, maybe a file: the nearest folder above is meant.
+    pub nearest_directory: bool,
     /// Time limit in milliseconds; 0: none.
     pub timeout_ms: u64,
     /// Bytes kept of each stream.

@@ -74,6 +74,11 @@ impl Plan {
             .into_iter()
             .find(|path| !path.is_empty())
             .map_or_else(|| user.home.clone(), PathBuf::from);
+        let directory = if request.nearest_directory {
+            nearest_folder(directory)
+        } else {
+            directory
+        };
         let directory = CString::new(directory.into_os_string().into_encoded_bytes()).unwrap_or_default();
         Ok(Self {
             candidates: candidates(program.as_bytes(), env.get(b"PATH")),
@@ -171,6 +176,12 @@ impl Plan {
         }
         denied.unwrap_or(Errno::ENOENT)
     }
+}
+
+/// The folder itself, or the nearest one above that is there.
+fn nearest_folder(path: PathBuf) -> PathBuf {
+    let found = path.ancestors().find(|p| p.is_dir());
+    found.map_or_else(|| path.clone(), Into::into)
 }
 
 fn resolve_user(asked: &str, default: &str) -> Result<User, Outcome> {

@@ -52,6 +52,7 @@ pub(super) async fn request(client: &Client, call: &StartCall, epoch: u64) -> Re
         stdin: call.stdin.clone(),
         user: call.user.clone(),
         working_directory: call.working_directory.clone(),
+        nearest_directory: call.nearest_directory,
         timeout_ms: call.timeout_ms,
         grace_ms: 0,
         output_limit: call.output_limit,

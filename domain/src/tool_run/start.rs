@@ -42,6 +42,7 @@ pub fn call(seen: &Observed, target: &TargetFacts, pod: &PodRef, claim: &Claim) 
         stdin: stdin(spec, mapping.as_ref()),
         user: String::new(),
         working_directory: folder(spec, &target.context, workspace),
+        nearest_directory: spec.working_directory.is_none(),
         timeout_ms: effective
             .timeout_seconds
             .map_or(0, |s| u64::try_from(s).unwrap_or_default() * 1000),
