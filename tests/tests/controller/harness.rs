@@ -96,11 +96,10 @@ pub(crate) async fn client(kubeconfig: &Path, address: Option<&str>) -> Client {
     let mut config = kube::Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default())
         .await
         .unwrap();
-    config.default_retry = false;
     if let Some(address) = address {
         config.cluster_url = address.parse().unwrap();
     }
-    Client::try_from(config).unwrap()
+    drydock_controller::client::of(&config).unwrap()
 }
 
 /// A controller in this process; it ends when dropped.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use drydock_controller::context::Context;
 use drydock_controller::error::Error;
-use drydock_controller::reconcile::{Kind, Watches};
+use drydock_controller::reconcile::{Kind, Loops, Watches};
 use drydock_controller::store::{ObjectRef, index_name};
 use drydock_crds::condition::Reason;
 use drydock_crds::tool_run::{Claim, Outcome, ToolRunStatus};
@@ -16,6 +16,16 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
+
+/// Adds [`Scripted`].
+pub(crate) fn scripted(loops: &mut Loops<'_>) {
+    loops.add::<Scripted>();
+}
+
+/// Adds [`Instant`].
+pub(crate) fn instant(loops: &mut Loops<'_>) {
+    loops.add::<Instant>();
+}
 
 /// Does what the annotation `test/do` says.
 pub(crate) struct Scripted;
@@ -165,6 +175,9 @@ impl Kind for Instant {
         let mut status = run.status.clone().unwrap_or_default();
         status.observed_generation = run.metadata.generation.unwrap_or_default();
         let mut decision = Decision::nothing();
+        if status.outcome.is_some() {
+            return decision;
+        }
         if status.claim.is_none() {
             status.claim = Some(Claim {
                 attempt: 1,

@@ -13,8 +13,8 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams, WatchEvent, WatchP
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use crate::harness::{BOUND, NAMESPACE, Server, eventually};
-use crate::kinds::{self, Scripted};
+use crate::harness::{BOUND, Controller, NAMESPACE, Server, eventually};
+use crate::kinds;
 
 fn pod_name(instance: &ContainerInstance) -> Option<String> {
     instance.status.as_ref()?.pod_name.clone()
@@ -32,7 +32,7 @@ async fn with_pod_name(server: &Server, name: &str, wanted: &str) -> ContainerIn
 #[tokio::test]
 async fn effects_and_statuses_reach_the_server_and_nothing_is_written_when_nothing_changed() {
     let server = Server::start("loop").await;
-    let controller = server.controller(|loops| loops.add::<Scripted>()).await;
+    let controller = server.controller(kinds::scripted).await;
     for what in ["write-ahead", "create", "apply", "finalizer", "later", "notice"] {
         server.instance(what, what).await;
     }
@@ -60,7 +60,26 @@ async fn effects_and_statuses_reach_the_server_and_nothing_is_written_when_nothi
     assert_eq!(event.reason.as_deref(), Some("StartFailed"));
     assert_eq!(event.regarding.and_then(|r| r.name).as_deref(), Some("notice"));
 
-    // At rest: a second pass of everything writes nothing.
+    stays_at_rest(&server, &controller).await;
+    server
+        .api::<ContainerInstance>()
+        .delete("finalizer", &DeleteParams::default())
+        .await
+        .unwrap();
+    eventually("the finalizer is off", || async {
+        server
+            .api::<ContainerInstance>()
+            .get_opt("finalizer")
+            .await
+            .unwrap()
+            .is_none()
+            .then_some(())
+    })
+    .await;
+}
+
+/// A second pass of everything writes nothing.
+async fn stays_at_rest(server: &Server, controller: &Controller) {
     let versions = || async {
         let all = server
             .api::<ContainerInstance>()
@@ -85,22 +104,6 @@ async fn effects_and_statuses_reach_the_server_and_nothing_is_written_when_nothi
     })
     .await;
     assert_eq!(versions().await, before);
-
-    server
-        .api::<ContainerInstance>()
-        .delete("finalizer", &DeleteParams::default())
-        .await
-        .unwrap();
-    eventually("the finalizer is off", || async {
-        server
-            .api::<ContainerInstance>()
-            .get_opt("finalizer")
-            .await
-            .unwrap()
-            .is_none()
-            .then_some(())
-    })
-    .await;
 }
 
 #[tokio::test]
@@ -110,7 +113,7 @@ async fn a_name_taken_by_another_is_a_fact_and_a_create_that_was_ours_is_success
     let mut foreign = ConfigMap::default();
     foreign.metadata.name = Some("foreign".into());
     maps.create(&PostParams::default(), &foreign).await.unwrap();
-    let controller = server.controller(|loops| loops.add::<Scripted>()).await;
+    let controller = server.controller(kinds::scripted).await;
     server.instance("foreign", "create").await;
     with_pod_name(&server, "foreign", "foreign").await;
     let left = maps.get("foreign").await.unwrap();
@@ -126,7 +129,7 @@ async fn a_name_taken_by_another_is_a_fact_and_a_create_that_was_ours_is_success
     map.metadata.name = Some("lost-answer".into());
     map.metadata.owner_references = drydock_domain::decision::owner_reference(&ours).map(|o| vec![o]);
     maps.create(&PostParams::default(), &map).await.unwrap();
-    let _controller = server.controller(|loops| loops.add::<Scripted>()).await;
+    let _controller = server.controller(kinds::scripted).await;
     let patch = json!({"metadata": {"annotations": {"test/do": "create"}}});
     let instances: Api<ContainerInstance> = server.api();
     instances
@@ -144,7 +147,7 @@ async fn a_name_taken_by_another_is_a_fact_and_a_create_that_was_ours_is_success
 #[tokio::test]
 async fn a_poisoned_object_is_left_alone_and_hurts_no_other() {
     let server = Server::start("poison").await;
-    let controller = server.controller(|loops| loops.add::<Scripted>()).await;
+    let controller = server.controller(kinds::scripted).await;
     server.instance("poison", "panic").await;
     let panics = "controller_runtime_reconcile_panics_total{controller=\"ContainerInstance\"}";
     eventually("a panic", || async {
@@ -168,7 +171,7 @@ async fn a_poisoned_object_is_left_alone_and_hurts_no_other() {
 #[tokio::test]
 async fn a_status_over_a_stale_view_is_refused_and_decided_again() {
     let server = Server::start("stale").await;
-    let controller = server.controller(|loops| loops.add::<Scripted>()).await;
+    let controller = server.controller(kinds::scripted).await;
     // Two writers: every object is changed by somebody else as soon as it is there.
     let instances: Api<ContainerInstance> = server.api();
     for n in 0..20 {
@@ -253,7 +256,7 @@ async fn a_run_takes_two_status_writes_and_no_time_of_its_own() {
         bare.push(bare_cycle(&server.api(), &format!("bare-{n}")).await);
     }
     bare.sort();
-    let controller = server.controller(|loops| loops.add::<kinds::Instant>()).await;
+    let controller = server.controller(kinds::instant).await;
     let api: Api<ToolRun> = server.api();
     timed(&api, "warm").await;
     let mut times = Vec::new();
