@@ -35,14 +35,14 @@ use crate::rule;
 )]
 #[x_kube(validation = rule::immutable(&["restoreFrom"], "restoreFrom can't be changed: it is the state the instance is born with; to roll back later set the annotation drydock.dev/restore"))]
 pub struct ContainerInstanceSpec {
-    /// Image of the container.
+    /// Image of the container, such as `docker.io/library/python:3.14-slim`.
     #[schemars(length(min = 1, max = 1024), regex(pattern = crate::pattern::IMAGE))]
     pub image: String,
     /// Program that runs beside the agent instead of the image's own. Absent: the agent alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub command: Vec<String>,
-    /// Its arguments.
+    /// Arguments of that program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub args: Vec<String>,

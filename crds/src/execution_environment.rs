@@ -51,9 +51,9 @@ pub struct ExecutionEnvironmentSpec {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = rule::exactly_one(&["projectRef", "planRef"]))]
 pub struct Scope {
-    /// Tools of this project.
+    /// Tools of runs that name this project, or a plan of it.
     pub project_ref: Option<LocalRef>,
-    /// Tools of this plan.
+    /// Tools of runs that name this plan.
     pub plan_ref: Option<LocalRef>,
 }
 
@@ -63,9 +63,9 @@ pub struct Scope {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = rule::exactly_one(&["devcontainerInstanceRef", "containerInstanceRef", "host", "container"]))]
 pub struct Target {
-    /// In this dev container.
+    /// In this dev container, by its name in the same namespace.
     pub devcontainer_instance_ref: Option<LocalRef>,
-    /// In this container.
+    /// In this container, by its name in the same namespace.
     pub container_instance_ref: Option<LocalRef>,
     /// In the workspace's host runner.
     pub host: Option<Anywhere>,

@@ -35,7 +35,7 @@ pub struct InstanceSpec {
     pub runs_wait_for: Option<Hook>,
     /// The snapshot that the instance is born from. It can't be changed later: the annotation `drydock.dev/restore` rolls back.
     pub restore_from: Option<RestoreFrom>,
-    /// Additional mounts.
+    /// Additional mounts: other workspaces, claims, scratch folders.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub mounts: Vec<Mount>,
@@ -47,7 +47,7 @@ pub struct InstanceSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub ports: Vec<Port>,
-    /// Environment variables of the container.
+    /// Environment variables of the container, for every process in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128))]
     pub env: Vec<EnvVar>,
@@ -61,7 +61,7 @@ pub struct InstanceSpec {
     pub git_credentials: Vec<GitCredential>,
     /// Compute resources of the environment. Default: the operator's.
     pub resources: Option<ResourceRequirements>,
-    /// Labels that a node must have.
+    /// Labels that a node must have to run the environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
     /// Taints of nodes that are tolerated.
@@ -134,7 +134,7 @@ pub enum Hook {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreFrom {
-    /// The snapshot.
+    /// The snapshot, in the same namespace.
     pub snapshot_ref: LocalRef,
 }
 
@@ -150,17 +150,17 @@ pub struct Mount {
     pub mount_path: String,
     /// The source tree of another workspace.
     pub workspace_ref: Option<LocalRef>,
-    /// An existing claim.
+    /// An existing PersistentVolumeClaim. One that is a Workspace's is shown as that Workspace.
     pub persistent_volume_claim: Option<ClaimSource>,
     /// A folder that lives as long as the pod.
     pub empty_dir: Option<EmptyDirSource>,
     /// A folder of the node. Needs the operator's policy.
     pub host_path: Option<HostPathSource>,
-    /// Folder within the source.
+    /// Folder within the source that is mounted. Default: its root.
     #[schemars(length(min = 1, max = 1024), regex(pattern = crate::pattern::RELATIVE_PATH))]
     #[x_kube(validation = Rule::new("!self.split('/').exists(p, p == '..')").message("subPath must stay within its volume: remove '..'"))]
     pub sub_path: Option<String>,
-    /// Whether writing is refused.
+    /// Whether writing is refused. Default: false.
     pub read_only: Option<bool>,
 }
 
@@ -168,7 +168,7 @@ pub struct Mount {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimSource {
-    /// Name of the claim.
+    /// Name of the claim, in the same namespace.
     #[schemars(length(min = 1, max = 253), regex(pattern = crate::reference::SUBDOMAIN_PATTERN))]
     pub claim_name: String,
 }
@@ -193,7 +193,7 @@ pub enum EmptyDirMedium {
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct HostPathSource {
-    /// Absolute path on the node.
+    /// Absolute path of the folder on the node.
     #[schemars(length(min = 1, max = 1024), regex(pattern = crate::pattern::ABSOLUTE_PATH))]
     #[x_kube(validation = Rule::new("!self.split('/').exists(p, p == '..')").message("path must be an absolute path without '..'"))]
     pub path: String,
@@ -223,10 +223,10 @@ pub struct Port {
     /// Name of the port in the Service.
     #[schemars(length(min = 1, max = 15), regex(pattern = crate::reference::NAME_PATTERN))]
     pub name: Option<String>,
-    /// Port in the environment.
+    /// Port that a process in the environment listens on.
     #[schemars(range(min = 1, max = 65535))]
     pub container_port: i32,
-    /// Port of the Service. Default: the same.
+    /// Port of the Service. Default: `containerPort`.
     #[schemars(range(min = 1, max = 65535))]
     pub service_port: Option<i32>,
     /// Transport protocol. Default: `TCP`.
@@ -255,12 +255,12 @@ pub struct EnvVar {
     /// Name of the variable.
     #[schemars(length(min = 1, max = 253), regex(pattern = crate::pattern::VARIABLE))]
     pub name: String,
-    /// Its value, as it is.
+    /// The value, as it is; nothing in it is expanded.
     #[schemars(length(max = 32768))]
     pub value: Option<String>,
-    /// A key of a Secret.
+    /// A key of a Secret that holds the value.
     pub secret_key_ref: Option<KeyRef>,
-    /// A key of a ConfigMap.
+    /// A key of a ConfigMap that holds the value.
     pub config_map_key_ref: Option<KeyRef>,
 }
 

@@ -48,7 +48,7 @@ pub struct ProjectSpec {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Resource {
-    /// Its kind.
+    /// Kind of what belongs to the project.
     pub kind: ResourceKind,
     /// Its name, in the same namespace.
     #[schemars(length(min = 1, max = 63), regex(pattern = crate::reference::NAME_PATTERN))]
@@ -97,16 +97,16 @@ pub struct Host {
     /// Image of the host runner. Default: the operator's.
     #[schemars(length(min = 1, max = 1024), regex(pattern = crate::pattern::IMAGE))]
     pub image: Option<String>,
-    /// Its compute resources.
+    /// Compute resources of the host runner.
     pub resources: Option<ResourceRequirements>,
-    /// Labels that its node must have.
+    /// Labels that the host runner's node must have.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
     /// Taints of nodes that are tolerated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub tolerations: Vec<Toleration>,
-    /// Its RuntimeClass.
+    /// RuntimeClass of the host runner.
     #[schemars(length(min = 1, max = 253))]
     pub runtime_class_name: Option<String>,
 }

@@ -40,7 +40,7 @@ pub struct KeyRef {
     /// Name of the object, in the same namespace.
     #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
     pub name: String,
-    /// Key in its data.
+    /// Key in the data of that object.
     #[schemars(length(min = 1, max = 253), regex(pattern = crate::pattern::KEY))]
     pub key: String,
 }
@@ -73,7 +73,7 @@ pub enum InstanceKind {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceRef {
-    /// Kind of the instance.
+    /// Kind of the instance that is meant.
     pub kind: InstanceKind,
     /// Name of the instance, in the same namespace.
     #[schemars(length(min = 1, max = 63), regex(pattern = NAME_PATTERN))]

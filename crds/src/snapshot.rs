@@ -34,9 +34,9 @@ use crate::rule;
 )]
 #[x_kube(validation = Rule::new("self == oldSelf").message("a Snapshot can't be changed: make a new one"))]
 pub struct SnapshotSpec {
-    /// The instance.
+    /// The instance whose environment is kept.
     pub instance_ref: InstanceRef,
-    /// What is kept. Default: both.
+    /// What is kept: the environment's file system, the workspace. Default: both.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2))]
     pub contents: Vec<Contents>,

@@ -69,7 +69,7 @@ pub struct ToolSpec {
     /// How many bytes of a stream are kept. Default: the operator's.
     #[schemars(range(min = 0, max = 1_099_511_627_776_i64))]
     pub output_limit: Option<i64>,
-    /// Environment variables.
+    /// Environment variables of every run of the tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128))]
     pub env: Vec<EnvVar>,
@@ -82,7 +82,7 @@ pub struct ToolSpec {
 pub struct Capability {
     /// Where it must run. Default: `Any`.
     pub required: Option<Required>,
-    /// Where it runs rather.
+    /// Where it runs rather, where routing leaves a choice.
     pub preferred: Option<Preferred>,
     /// The one instance that it must run in.
     pub specific: Option<Specific>,
@@ -184,7 +184,7 @@ pub struct SessionSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub plugins: Vec<String>,
-    /// Free-form configuration.
+    /// Free-form configuration, written to the file as it is.
     #[serde(default)]
     #[schemars(schema_with = "crate::schema::free_form_object")]
     pub config: Option<Value>,

@@ -49,9 +49,9 @@ use crate::tool::{Capability, Mode, Streams};
 #[x_kube(validation = rule::immutable(&["toolRef", "command", "script", "activate", "description", "args", "env", "stdin", "input", "workingDirectory", "streams", "mode", "terminal", "workspaceRef", "path", "projectRef", "planRef", "environment", "configName", "activation", "pathMapping", "timeoutSeconds", "outputLimit", "ttlSecondsAfterFinished"], "a ToolRun can't be changed but for cancel: create a new one"))]
 #[x_kube(validation = Rule::new("!has(oldSelf.cancel) || !oldSelf.cancel || (has(self.cancel) && self.cancel)").message("cancel can't be taken back: create a new ToolRun"))]
 pub struct ToolRunSpec {
-    /// The Tool to run.
+    /// The Tool to run, by its name in the same namespace.
     pub tool_ref: Option<LocalRef>,
-    /// Program and arguments, without a shell.
+    /// Program and arguments. No shell is involved: nothing is expanded or split.
     #[schemars(length(min = 1, max = 1024))]
     pub command: Option<Vec<Argument>>,
     /// Script that the login shell of the environment runs; `args` are its arguments.
@@ -66,11 +66,11 @@ pub struct ToolRunSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024))]
     pub args: Vec<Argument>,
-    /// Environment variables.
+    /// Environment variables of this run alone, over those of the environment and the tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128))]
     pub env: Vec<RunEnvVar>,
-    /// What the tool reads on stdin.
+    /// Text that the tool reads on stdin; then its stdin ends.
     #[schemars(length(max = 65536))]
     pub stdin: Option<String>,
     /// Free-form JSON object that the tool reads on stdin. Anything else than an object goes into `stdin`.
@@ -131,7 +131,7 @@ pub struct RunEnvVar {
     /// Name of the variable.
     #[schemars(length(min = 1, max = 253), regex(pattern = crate::pattern::VARIABLE))]
     pub name: String,
-    /// Its value.
+    /// The value, as it is; nothing in it is expanded.
     #[schemars(length(max = 32768))]
     pub value: Option<String>,
     /// A key of a Secret; its value is handed over when the run starts.
@@ -147,10 +147,10 @@ pub struct Activate {}
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Terminal {
-    /// Rows.
+    /// Height of the terminal, in rows.
     #[schemars(range(min = 1, max = 4096))]
     pub rows: i32,
-    /// Columns.
+    /// Width of the terminal, in columns.
     #[schemars(range(min = 1, max = 4096))]
     pub columns: i32,
 }

@@ -59,7 +59,7 @@ pub struct WorkspaceSpec {
 #[x_kube(validation = rule::exactly_one(&["git", "persistentVolumeClaim", "upload"]))]
 #[x_kube(validation = Rule::new("has(self.git) == has(oldSelf.git) && has(self.upload) == has(oldSelf.upload)").message("the kind of source can't be changed: make a new Workspace"))]
 pub struct Source {
-    /// A git repository.
+    /// A git repository, by its URL.
     pub git: Option<GitSource>,
     /// A tree that lies on an existing claim. Drydock writes nothing into it.
     pub persistent_volume_claim: Option<ClaimTree>,
@@ -122,10 +122,10 @@ pub enum Checkout {
 #[derive(Serialize, Deserialize, KubeSchema, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimTree {
-    /// Name of the claim.
+    /// Name of the claim, in the same namespace.
     #[schemars(length(min = 1, max = 253), regex(pattern = crate::reference::SUBDOMAIN_PATTERN))]
     pub claim_name: String,
-    /// Folder within it. Default: its root.
+    /// Folder of the claim that is the tree. Default: the claim's root.
     #[schemars(length(min = 1, max = 1024), regex(pattern = crate::pattern::RELATIVE_PATH))]
     #[x_kube(validation = Rule::new("!self.split('/').exists(p, p == '..')").message("subPath must stay within the claim: remove '..'"))]
     pub sub_path: Option<String>,
@@ -140,10 +140,10 @@ pub struct UploadSource {}
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Owner {
-    /// User id.
+    /// User id of the owner.
     #[schemars(range(min = 1, max = 65534))]
     pub uid: i64,
-    /// Group id.
+    /// Group id of the owner.
     #[schemars(range(min = 1, max = 65534))]
     pub gid: i64,
 }

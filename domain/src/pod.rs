@@ -159,7 +159,7 @@ fn stage(status: &PodStatus, main: Option<&ContainerStatus>) -> PodStage {
     PodStage::Starting(waiting_trouble(status).or_else(|| scheduling_trouble(status)))
 }
 
-fn first_of<'a, const N: usize>(texts: [Option<&'a str>; N]) -> Option<&'a str> {
+fn first_of<const N: usize>(texts: [Option<&str>; N]) -> Option<&str> {
     texts.into_iter().flatten().find(|t| !t.is_empty())
 }
 

@@ -36,7 +36,7 @@ pub fn unresolved(
 fn waiting_since(present: &[Condition], generation: i64) -> Option<Timestamp> {
     let accepted = ConditionType::Accepted.find(present)?;
     (accepted.status == "False" && accepted.observed_generation == Some(generation))
-        .then(|| accepted.last_transition_time.0)
+        .then_some(accepted.last_transition_time.0)
 }
 
 #[cfg(test)]

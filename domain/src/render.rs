@@ -24,10 +24,12 @@ use crate::name;
 pub const AGENT_FOLDER: &str = "/.drydock";
 /// The agent itself.
 pub const AGENT_PATH: &str = "/.drydock/bin/drydock-agent";
+/// The agent's own folder: socket, journal, output of runs. It is on an emptyDir.
+pub const AGENT_STATE: &str = "/.drydock/agent";
 /// Name of the volume that holds the agent.
 pub const AGENT_VOLUME: &str = "drydock-agent";
 /// The port of the agent's TLS endpoint.
-pub const AGENT_PORT: i32 = 7443;
+pub const AGENT_PORT: i32 = 41443;
 /// Where a checkout pod sees the claim.
 pub const CLAIM_FOLDER: &str = "/claim";
 

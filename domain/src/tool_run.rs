@@ -199,8 +199,7 @@ impl Draft<'_> {
     /// Whether its last attempt was refused by a sealed agent, which was written down: it waits for another attempt.
     fn awaits_new_attempt(&self) -> bool {
         let ready = ConditionType::Ready.find(
-            &self
-                .seen
+            self.seen
                 .run
                 .status
                 .as_ref()

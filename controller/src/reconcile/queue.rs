@@ -61,6 +61,12 @@ impl Queue {
         self.changed.notify_one();
     }
 
+    /// Wakes an object after a while, together with everything that wakes it until then.
+    pub(super) fn push_later(&self, object: ObjectRef, delay: Duration) {
+        self.state().schedule(object, Instant::now() + delay);
+        self.changed.notify_one();
+    }
+
     /// Forgets that an object failed: what it asks for has changed.
     pub(super) fn forgive(&self, object: &ObjectRef) {
         self.state().failures.remove(object);

@@ -1,6 +1,7 @@
 //! Which changes wake which objects.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use drydock_domain::agent::{PodRef, RunRef};
 
@@ -42,6 +43,24 @@ impl<'a> Watches<'a> {
             };
             for object in map(change, &stores) {
                 queue.push(object);
+            }
+        });
+    }
+
+    /// As [`Watches::on`], for what may be a while behind: many changes within `delay` wake an object once.
+    pub fn on_later<K: Stored>(
+        &mut self,
+        delay: Duration,
+        map: impl Fn(&Change<K>, &Stores) -> Vec<ObjectRef> + Send + Sync + 'static,
+    ) {
+        let queue = self.queue.clone();
+        let stores = Arc::downgrade(&self.context.stores);
+        K::store(&self.context.stores).subscribe(move |change| {
+            let Some(stores) = stores.upgrade() else {
+                return;
+            };
+            for object in map(change, &stores) {
+                queue.push_later(object, delay);
             }
         });
     }

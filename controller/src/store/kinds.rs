@@ -360,9 +360,8 @@ impl Stored for ConfigMap {
         &stores.config_maps
     }
 
-    /// The content isn't kept: what a ConfigMap was made from stands in its labels and annotations.
+    /// Kept whole: the configuration files of workspaces are in it, within their bounds.
     fn strip(&mut self) {
-        self.data = None;
         self.binary_data = None;
     }
 }

@@ -70,7 +70,7 @@ fn the_repository_of_a_workspace_stays() {
 fn urls_are_allow_listed() {
     for url in [
         "https://git.example.com/shop.git",
-        "http://git.drydock-system.svc:8080/shop",
+        "http://git.drydock-git.svc:8080/shop",
         "ssh://git@git.example.com:2222/shop.git",
         "git@git.example.com:team/shop.git",
         "https://[fd00::1]:8443/shop.git",

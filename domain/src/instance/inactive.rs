@@ -73,14 +73,14 @@ impl Draft<'_> {
                 self.fail(trouble.reason, trouble.message.clone());
             }
             PodStage::Starting(Some(trouble)) if expired => {
-                self.fail(trouble.reason, trouble.message.clone())
+                self.fail(trouble.reason, trouble.message.clone());
             }
             PodStage::Starting(None) if expired => {
-                self.expire("the pod's containers were still being created")
+                self.expire("the pod's containers were still being created");
             }
             PodStage::Starting(Some(trouble)) => self.wait(trouble.reason, trouble.message.clone()),
             PodStage::Starting(None) => {
-                self.wait(Reason::Building, format!("pod {} is starting", pod.pod.name))
+                self.wait(Reason::Building, format!("pod {} is starting", pod.pod.name));
             }
             PodStage::Running => self.await_hello(pod, blueprint, expired),
         }

@@ -148,7 +148,7 @@ impl Draft<'_> {
                 conditions.set(type_, Truth::False, Reason::SpecChanged, message);
             }
             (_, Some(_), _) => {
-                conditions.set(type_, Truth::True, Reason::UpToDate, "it is as its source says")
+                conditions.set(type_, Truth::True, Reason::UpToDate, "it is as its source says");
             }
             (_, None, _) => conditions.set(
                 type_,

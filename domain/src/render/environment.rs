@@ -12,7 +12,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use sha2::{Digest, Sha256};
 
 use super::{
-    AGENT_FOLDER, AGENT_PATH, AGENT_PORT, AGENT_VOLUME, SharedClaim, claim_affinity, helper_resources, labels,
+    AGENT_FOLDER, AGENT_PATH, AGENT_PORT, AGENT_STATE, AGENT_VOLUME, SharedClaim, claim_affinity,
+    helper_resources, labels,
 };
 use super::{pod_security, root_with};
 use crate::pod::MAIN_CONTAINER;
@@ -205,7 +206,8 @@ fn tool_container(
     env.extend([
         literal("DRYDOCK_CLIENT_CA", &installation.client_ca),
         literal("DRYDOCK_PORT", &AGENT_PORT.to_string()),
-        literal("DRYDOCK_WORKING_DIRECTORY", environment.workspace_folder),
+        literal("DRYDOCK_DIR", AGENT_STATE),
+        literal("DRYDOCK_WORKSPACE_FOLDER", environment.workspace_folder),
     ]);
     mounts.push(agent_mount(false));
     Container {

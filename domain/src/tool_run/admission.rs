@@ -65,7 +65,7 @@ pub enum Admission {
         /// Why.
         message: String,
         /// What was considered, where it came to that.
-        route: Option<Route>,
+        route: Option<Box<Route>>,
     },
     /// It goes there.
     Go(Box<Destination>),
@@ -108,7 +108,7 @@ pub fn admit(run: &ToolRun, references: &References, settings: &Settings, now: T
         not_implemented(run, references),
         missing(run, references, now),
         unready(references),
-        effective(run, references, settings).err(),
+        effective(run, references, settings).err().map(|e| *e),
         invalid(run, references),
     ];
     if let Some(objection) = checks.into_iter().flatten().next() {
@@ -116,7 +116,7 @@ pub fn admit(run: &ToolRun, references: &References, settings: &Settings, now: T
     }
     match (effective(run, references, settings), path_of(run)) {
         (Ok(effective), Ok(path)) => routed(run, references, settings, &path, effective),
-        (Err(objection), _) | (_, Err(objection)) => objection,
+        (Err(objection), _) | (_, Err(objection)) => *objection,
     }
 }
 
@@ -268,7 +268,11 @@ fn unscanned(workspace: &Workspace) -> Option<Admission> {
     })
 }
 
-fn effective(run: &ToolRun, references: &References, settings: &Settings) -> Result<Effective, Admission> {
+fn effective(
+    run: &ToolRun,
+    references: &References,
+    settings: &Settings,
+) -> Result<Effective, Box<Admission>> {
     let tool = references.tool.as_ref().map(|t| &t.spec);
     let seconds = |span: crate::settings::Span| i32::try_from(span.0.as_secs()).unwrap_or(i32::MAX);
     let asked = run
@@ -281,7 +285,7 @@ fn effective(run: &ToolRun, references: &References, settings: &Settings) -> Res
     );
     if timeout > most {
         let message = format!("timeoutSeconds {timeout} is above the operator's maximum of {most}: lower it");
-        return Err(reject(Reason::InvalidSpec, message));
+        return Err(Box::new(reject(Reason::InvalidSpec, message)));
     }
     let limit = run
         .spec
@@ -291,7 +295,7 @@ fn effective(run: &ToolRun, references: &References, settings: &Settings) -> Res
     let most = settings.runs.output_limit.max(0);
     if limit > most {
         let message = format!("outputLimit {limit} is above the operator's {most}: lower it");
-        return Err(reject(Reason::InvalidSpec, message));
+        return Err(Box::new(reject(Reason::InvalidSpec, message)));
     }
     Ok(Effective {
         timeout_seconds: Some(timeout),
@@ -354,8 +358,8 @@ fn invalid(run: &ToolRun, references: &References) -> Option<Admission> {
     None
 }
 
-fn path_of(run: &ToolRun) -> Result<WorkspacePath, Admission> {
-    let objection = |e: crate::path::PathError| reject(Reason::InvalidSpec, e.to_string());
+fn path_of(run: &ToolRun) -> Result<WorkspacePath, Box<Admission>> {
+    let objection = |e: crate::path::PathError| Box::new(reject(Reason::InvalidSpec, e.to_string()));
     let root = run
         .spec
         .path_mapping
@@ -409,7 +413,7 @@ fn routed(
                 .refusal
                 .map_or(Reason::NoEnvironment, routing::Refusal::reason),
             message: verdict.reason.clone(),
-            route: Some(route),
+            route: Some(Box::new(route)),
         },
     }
 }
@@ -425,26 +429,20 @@ pub fn verdict(run: &ToolRun, references: &References, settings: &Settings, path
         .project
         .as_ref()
         .map(|p| routing::links(&p.spec.resources, &facts));
-    let exists = |instance: &InstanceRef| facts.iter().any(|f| f.instance == *instance && !f.host_runner);
-    let environments: Vec<routing::Environment<'_>> = references
-        .environments
-        .iter()
-        .filter_map(|e| {
-            let state = |i: &InstanceRef| routing::target_state(i, exists(i), links.as_deref());
-            routing::Environment::of(e, plan.as_deref(), project_name.as_deref(), state)
-        })
-        .collect();
+    let environments = environments(
+        references,
+        plan.as_deref(),
+        project_name.as_deref(),
+        &facts,
+        links.as_deref(),
+    );
     let instances: Vec<InstanceRef> = facts
         .iter()
         .filter(|f| !f.host_runner)
         .map(|f| f.instance.clone())
         .collect();
     let workspace_name = references.workspace.as_ref().and_then(|w| name_of(&w.metadata));
-    let cloned_by: Vec<InstanceRef> = facts
-        .iter()
-        .filter(|f| workspace_name.as_ref().is_some_and(|w| f.clones.contains(w)))
-        .map(|f| f.instance.clone())
-        .collect();
+    let cloned_by = cloned_by(&facts, workspace_name.as_deref());
     let capability = routing::capability(
         references.tool.as_ref().and_then(|t| t.spec.environment.as_ref()),
         run.spec.environment.as_ref(),
@@ -480,6 +478,35 @@ pub fn verdict(run: &ToolRun, references: &References, settings: &Settings, path
         devcontainers_enabled: settings.environments.enabled,
         instances: &instances,
     })
+}
+
+/// The instances that clone a workspace.
+fn cloned_by(instances: &[InstanceFacts], workspace: Option<&str>) -> Vec<InstanceRef> {
+    let clones = |f: &&InstanceFacts| workspace.is_some_and(|w| f.clones.iter().any(|c| c == w));
+    instances
+        .iter()
+        .filter(clones)
+        .map(|f| f.instance.clone())
+        .collect()
+}
+
+/// The environments of the run's plan and project, as routing sees them.
+fn environments<'a>(
+    references: &'a References,
+    plan: Option<&str>,
+    project: Option<&str>,
+    instances: &[InstanceFacts],
+    links: Option<&[routing::Link]>,
+) -> Vec<routing::Environment<'a>> {
+    let exists = |instance: &InstanceRef| {
+        instances
+            .iter()
+            .any(|f| f.instance == *instance && !f.host_runner)
+    };
+    let state = |i: &InstanceRef| routing::target_state(i, exists(i), links);
+    let all = references.environments.iter();
+    all.filter_map(|e| routing::Environment::of(e, plan, project, state))
+        .collect()
 }
 
 /// Whether a workspace has no checkout.

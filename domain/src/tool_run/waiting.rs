@@ -44,7 +44,7 @@ impl Draft<'_> {
                 message,
                 route,
             } => {
-                self.status.route.clone_from(route);
+                self.status.route = route.as_deref().cloned();
                 self.conditions
                     .set(ConditionType::Routed, Truth::False, *reason, message.clone());
                 self.end(*outcome, *reason, message.clone());

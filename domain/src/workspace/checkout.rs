@@ -193,7 +193,7 @@ impl Draft<'_> {
         }
         match (&found.pod.stage, &found.report) {
             (PodStage::Ended(end), None) => {
-                self.failed_attempt(found, ask, Reason::CheckoutFailed, &end.message)
+                self.failed_attempt(found, ask, Reason::CheckoutFailed, &end.message);
             }
             (PodStage::Ended(end), Some(Err(why))) => {
                 let message = format!("{}; its report can't be read: {why}", end.message);

@@ -5,6 +5,7 @@
 mod base;
 mod helm;
 mod matrix;
+mod rights;
 
 use drydock_cluster::{Cluster, Options};
 use drydock_domain::settings::{Configuration, Settings, Span};
@@ -137,6 +138,35 @@ async fn images_are_named_by_digest_before_tag() {
     assert!(text.contains(&format!(
         "--agent-image=registry.example.com/drydock/agent@{digest}"
     )));
+}
+
+/// An alert on a metric that nobody exports never fires.
+#[tokio::test]
+async fn alerts_are_on_metrics_that_the_controller_has() {
+    let helm = Helm::build().await;
+    let objects = helm
+        .template(r#"{"metrics": {"prometheusRule": {"enabled": true}}}"#)
+        .await;
+    let rule = objects.iter().find(|o| o["kind"] == "PrometheusRule").unwrap();
+    let exported = include_str!("../../../controller/src/metrics.rs");
+    let alerts = rule["spec"]["groups"][0]["rules"].as_array().unwrap();
+    for alert in alerts {
+        let expression = alert["expr"].as_str().unwrap();
+        let metric = expression
+            .split('{')
+            .next()
+            .unwrap()
+            .rsplit(['(', ' '])
+            .next()
+            .unwrap();
+        let name = metric.trim_end_matches("_total");
+        assert!(
+            exported.contains(&format!("\"{name}\"")),
+            "{expression}: {name} isn't exported"
+        );
+        assert!(alert["annotations"]["summary"].is_string() && alert["labels"]["severity"].is_string());
+    }
+    assert!(alerts.len() >= 4);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ pub(crate) const WHOLE_CONFIGURATION: &str = r#"{"config": {
         "retained": {"perEnvironment": 10, "perNamespace": 50}},
     "environments": {"enabled": true, "idleTimeout": "10m", "startTimeout": "5m", "runtimeClassName": "gvisor", "hostUsers": false,
         "hostImage": "docker.io/library/debian:trixie", "resources": {"limits": {"memory": "2Gi"}, "requests": {"cpu": "100m"}}},
-    "sources": {"allowedSources": ["https://git.example.com/team/"], "knownHosts": "git.example.com ssh-ed25519 AAAA\n"},
+    "sources": {"allowedSources": ["https://git.example.com/team/"]},
     "namespaces": {"team-a": {"runs": {"maxConcurrentRuns": 2}}}
 }}"#;
 
