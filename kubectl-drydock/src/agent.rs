@@ -2,6 +2,8 @@
 
 use drydock_crds::reference::InstanceKind;
 use drydock_crds::{ContainerInstance, DevcontainerInstance, InstanceStatus, ToolRun};
+use drydock_domain::pod::MAIN_CONTAINER;
+use drydock_domain::render::AGENT_PATH;
 use drydock_protocol::agent::agent_client::AgentClient;
 use drydock_protocol::exec::{Deadlines, ExecError, exec_channel};
 use drydock_protocol::limits;
@@ -10,10 +12,8 @@ use tonic::transport::Channel;
 use crate::connection::Connection;
 use crate::failure::{Failure, chain};
 
-/// The container of an environment pod in which the agent is process 1.
-const CONTAINER: &str = "main";
 /// The command that joins stdio to the agent's socket.
-const SESSION: [&str; 2] = ["/.drydock/bin/drydock-agent", "session"];
+const SESSION: [&str; 2] = [AGENT_PATH, "session"];
 
 /// Why the agent can't be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(crate) async fn dial(
         connection.client.clone(),
         &connection.namespace,
         &pod,
-        CONTAINER,
+        MAIN_CONTAINER,
         &SESSION,
         Deadlines::default(),
     )

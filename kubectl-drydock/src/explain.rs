@@ -108,19 +108,10 @@ fn decide(
     }))
 }
 
-/// The name of the host runner that a run would go to.
+/// The name of the host runner that a run would go to: the workspace's, as the controller makes no other yet.
 fn host_name(facts: &Facts) -> String {
-    let workspace = facts
-        .workspace
-        .as_ref()
-        .map(|(name, _)| name.as_str())
-        .unwrap_or_default();
-    let scope = match (facts.sandbox_plan(), facts.project_with_host()) {
-        (Some(plan), _) => HostScope::Plan(plan),
-        (None, Some(project)) => HostScope::Project(project),
-        (None, None) => HostScope::Workspace,
-    };
-    host_runner(workspace, scope)
+    let workspace = facts.workspace.as_ref().map(|(name, _)| name.as_str());
+    host_runner(workspace.unwrap_or_default(), HostScope::Workspace)
 }
 
 fn resolved(target: &Target, host: &str) -> InstanceRef {

@@ -129,21 +129,6 @@ impl Facts {
         })
     }
 
-    /// Name of the project, where it has settings of its own for the host.
-    pub(super) fn project_with_host(&self) -> Option<&str> {
-        let project = self.project.as_ref()?;
-        let host = project.spec.host.as_ref()?;
-        let policy_alone = drydock_crds::project::Host {
-            policy: host.policy,
-            ..drydock_crds::project::Host::default()
-        };
-        if *host == policy_alone {
-            None
-        } else {
-            project.metadata.name.as_deref()
-        }
-    }
-
     /// The project's host policy.
     pub(super) fn host_policy(&self) -> Option<HostPolicy> {
         self.project.as_ref()?.spec.host.as_ref()?.policy
@@ -154,7 +139,7 @@ impl Facts {
         let name = |metadata: &kube::core::ObjectMeta| metadata.name.clone();
         let plan = self.plan.as_ref().and_then(|p| name(&p.metadata));
         let project = self.project.as_ref().and_then(|p| name(&p.metadata));
-        let state = |instance: &InstanceRef| target_state(instance, self.instance(instance).is_some(), links);
+        let state = |instance: &InstanceRef| target_state(instance, self.is_nameable(instance), links);
         self.environments
             .iter()
             .filter_map(|e| Environment::of(e, plan.as_deref(), project.as_deref(), state))
@@ -175,6 +160,11 @@ impl Facts {
     pub(super) fn existing(&self) -> Vec<InstanceRef> {
         let nameable = self.instances.iter().filter(|i| !i.facts.host_runner);
         nameable.map(|i| i.facts.instance.clone()).collect()
+    }
+
+    /// Whether an instance exists and isn't a host runner.
+    fn is_nameable(&self, reference: &InstanceRef) -> bool {
+        self.instance(reference).is_some_and(|i| !i.facts.host_runner)
     }
 
     /// An instance that exists.

@@ -16,9 +16,9 @@ const NAME: &str = "drydock-status";
 /// What of it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Status {
-    /// Key `hostPolicy`.
+    /// Key `runs.hostPolicy`.
     pub(crate) host_policy: HostPolicy,
-    /// Key `environmentsEnabled`.
+    /// Key `environments.enabled`.
     pub(crate) devcontainers_enabled: bool,
     /// Key `version`: the controller's.
     pub(crate) version: Option<String>,
@@ -65,11 +65,11 @@ fn parse(data: &BTreeMap<String, String>, namespace: &str) -> Status {
     };
     let mut status = Status::default();
     if let Some(policy) =
-        value("hostPolicy").and_then(|text| serde_json::from_value(Value::String(text)).ok())
+        value("runs.hostPolicy").and_then(|text| serde_json::from_value(Value::String(text)).ok())
     {
         status.host_policy = policy;
     }
-    status.devcontainers_enabled = value("environmentsEnabled").is_none_or(|text| text != "false");
+    status.devcontainers_enabled = value("environments.enabled").is_none_or(|text| text != "false");
     status.version = value("version");
     status
 }
@@ -81,9 +81,9 @@ mod tests {
     #[test]
     fn a_namespaces_own_value_goes_first() {
         let data: BTreeMap<String, String> = [
-            ("hostPolicy", "Forbidden"),
-            ("namespaces.team.hostPolicy", "OnRequest"),
-            ("environmentsEnabled", "false\n"),
+            ("runs.hostPolicy", "Forbidden"),
+            ("namespaces.team.runs.hostPolicy", "OnRequest"),
+            ("environments.enabled", "false\n"),
             ("version", "1.2.3"),
         ]
         .map(|(k, v)| (k.to_owned(), v.to_owned()))
