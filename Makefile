@@ -48,17 +48,17 @@ check: setup ## Formatting, lints, docs, licences, layers, generated files, char
 .PHONY: unit
 unit: setup ## Unit tests of every crate
 	$(call step,unit tests)
-	cargo test --locked --workspace --all-features --exclude drydock-tests --exclude drydock-e2e --exclude drydock-cluster -- $(TEST_ARGS)
+	cargo test --locked --no-fail-fast --workspace --all-features --exclude drydock-tests --exclude drydock-e2e --exclude drydock-cluster -- $(TEST_ARGS)
 
 .PHONY: api
 api: setup ## Tests on a real API server without nodes
 	$(call step,API tests)
-	cargo test --locked --package drydock-cluster --package drydock-tests -- $(TEST_ARGS)
+	cargo test --locked --no-fail-fast --package drydock-cluster --package drydock-tests -- $(TEST_ARGS)
 
 .PHONY: e2e
 e2e: setup ## Tests on a real cluster with real pods
 	$(call step,end-to-end tests)
-	cargo test --locked --package drydock-e2e -- $(TEST_ARGS)
+	cargo test --locked --no-fail-fast --package drydock-e2e -- $(TEST_ARGS)
 
 .PHONY: deny
 deny: $(CARGO_DENY)

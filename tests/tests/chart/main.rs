@@ -5,6 +5,7 @@
 mod base;
 mod helm;
 mod matrix;
+mod rights;
 
 use drydock_cluster::{Cluster, Options};
 use drydock_domain::settings::{Configuration, Settings, Span};
