@@ -15,7 +15,7 @@ mod session;
 mod transport;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use domain::agent::{AgentCall, AgentFacts, AttemptFact, PodRef};
@@ -40,6 +40,7 @@ pub struct Hub {
     sessions: Mutex<HashMap<String, Session>>,
     subscribers: RwLock<Vec<Subscriber>>,
     epoch: AtomicU64,
+    port: AtomicU16,
     client: Client,
     stores: Arc<Stores>,
     metrics: Arc<Metrics>,
@@ -60,6 +61,7 @@ impl Hub {
             sessions: Mutex::default(),
             subscribers: RwLock::default(),
             epoch: AtomicU64::new(0),
+            port: AtomicU16::new(session::PORT),
             dialer: transport::Dialer::new(client.clone(), credentials, transport)?,
             client,
             stores: stores.clone(),
@@ -123,6 +125,11 @@ impl Hub {
     /// Sets the fencing epoch that every call carries from now on.
     pub fn set_epoch(&self, epoch: u64) {
         self.epoch.store(epoch, Ordering::SeqCst);
+    }
+
+    /// Sets the TLS port on which agents are looked for, where it isn't the one that their pods are rendered with.
+    pub fn set_port(&self, port: u16) {
+        self.port.store(port, Ordering::SeqCst);
     }
 
     fn epoch(&self) -> u64 {

@@ -9,6 +9,7 @@
 pub mod act;
 pub mod agent;
 pub mod capabilities;
+pub mod client;
 pub mod configuration;
 pub mod conflict;
 pub mod context;

@@ -50,7 +50,7 @@ pub struct Options {
 /// # Errors
 /// When the controller doesn't end, or the API server refuses.
 pub async fn run(options: Options) -> anyhow::Result<()> {
-    let client = crate::run::client().await?;
+    let client = crate::client::infer().await?;
     if let Some(deployment) = &options.deployment {
         scale_down(
             &client,

@@ -20,7 +20,7 @@ use crate::leader::{Elector, Leadership};
 use crate::metrics::Metrics;
 use crate::reconcile::Loops;
 use crate::store::{Scope, Stores};
-use crate::{capabilities, configuration, events, metrics, observe, retention};
+use crate::{capabilities, client, configuration, events, metrics, observe, retention};
 
 /// How long the passes that run may take to end.
 const STOP: Duration = Duration::from_secs(7);
@@ -131,7 +131,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 
 async fn start(options: &Options) -> anyhow::Result<Controller> {
     let configuration = configuration::read(&options.config).await?;
-    let client = client().await?;
+    let client = client::infer().await?;
     let credentials = timeout(START, credentials(&client, &options.namespace)).await;
     let credentials = credentials.context("the API server didn't answer in time")??;
     let stores = Arc::new(Stores::new(scope(&options.watch_namespaces)));
@@ -190,7 +190,7 @@ impl Controller {
             &mut self.loops,
         ));
         // Watches have connections of their own, so that a burst of writes never waits for one.
-        context.stores.start(&client().await?, &mut self.informers);
+        context.stores.start(&client::infer().await?, &mut self.informers);
         let (health, addresses) = (
             self.health.clone(),
             (options.health_address, options.metrics_address),
@@ -246,14 +246,6 @@ impl Controller {
         self.stop.cancel();
         while self.loops.join_next().await.is_some() {}
     }
-}
-
-/// A client that repeats nothing by itself: the loop decides again.
-pub(crate) async fn client() -> anyhow::Result<Client> {
-    let mut config = kube::Config::infer().await.context("no cluster is configured")?;
-    config.default_retry = false;
-    config.connect_timeout = Some(Duration::from_secs(5));
-    Ok(Client::try_from(config)?)
 }
 
 /// Waits for an API server that is only just coming up.

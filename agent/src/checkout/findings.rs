@@ -88,7 +88,7 @@ pub fn to_document(report: &mut CheckoutReport) -> serde_json::Result<String> {
             from_end -= 1;
             let found = &mut report.devcontainers[from_end];
             if let Some(content) = found.content.take() {
-                excess = excess.saturating_sub(content.len());
+                excess = excess.saturating_sub(serde_json::to_string(&content)?.len());
                 found.omitted = Some(Omitted::DocumentFull);
             }
         }

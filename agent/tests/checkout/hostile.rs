@@ -105,7 +105,7 @@ fn large_and_odd_configurations_are_told() {
     let repository = server.repository("odd");
     repository.write(
         "a/.devcontainer.json",
-        &format!("{{\"x\":\"{}\"}}", "y".repeat(20_000)),
+        &format!("{{\"x\":\"{}\"}}", "y".repeat(300_000)),
     );
     repository.write("b/.devcontainer.json", &"y".repeat(1_100_000));
     std::fs::create_dir_all(repository.path().join("c")).unwrap();

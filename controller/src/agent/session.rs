@@ -27,7 +27,7 @@ use super::{Hub, orphan};
 use crate::reconcile::{AgentChange, chain};
 
 /// The usual TLS port of agents.
-const PORT: u16 = domain::render::AGENT_PORT as u16;
+pub(super) const PORT: u16 = domain::render::AGENT_PORT as u16;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LAST_BACKOFF: Duration = Duration::from_secs(10);
 /// A channel that nobody needs is closed after this time.
@@ -371,7 +371,9 @@ impl Run {
             pod: self.pod.clone(),
             ip,
             fingerprint: self.fingerprint.clone().or_else(pinned),
-            port: self.port.unwrap_or(PORT),
+            port: self
+                .port
+                .unwrap_or_else(|| self.hub.port.load(std::sync::atomic::Ordering::SeqCst)),
         }
     }
 
