@@ -24,7 +24,7 @@ pub struct Binaries {
 }
 
 impl Binaries {
-    /// Builds what isn't built, saying every few seconds that it still does.
+    /// Builds what isn't built, saying every few seconds that it still does. `DRYDOCK_BINARIES` names a folder that has them already.
     ///
     /// # Errors
     /// When the build fails; the compiler's messages are on stderr.

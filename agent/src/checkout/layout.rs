@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use drydock_protocol::checkout::{Living, Owner};
@@ -19,11 +20,16 @@ const NAMED: usize = 100;
 /// Setgid: what is made in it has its group, so users who share the group share the tree.
 const MODE: u32 = 0o2775;
 
-/// Makes the folders that aren't there, and gives them their owner.
+/// What lets everybody pass through a folder.
+const PASSAGE: u32 = 0o111;
+
+/// Makes the folders that aren't there, and gives them their owner. The claim's own folder, which a provisioner may have closed to all
+/// but root, is opened for passing through.
 ///
 /// # Errors
 /// `NoSpace`, `PermissionDenied`, or what is there is no folder.
 pub fn make(root: &Path, owner: Owner) -> Result<(), Failure> {
+    open(root).map_err(|error| Failure::io("the claim's folder", &error))?;
     for name in [TREE].iter().chain(&OTHERS) {
         let folder = Folder {
             uid: owner.uid,
@@ -34,6 +40,14 @@ pub fn make(root: &Path, owner: Owner) -> Result<(), Failure> {
         make_folder(&folder).map_err(|error| Failure::io(&format!("folder {name}"), &error))?;
     }
     Ok(())
+}
+
+fn open(root: &Path) -> io::Result<()> {
+    let mode = fs::metadata(root)?.permissions().mode();
+    if mode & PASSAGE == PASSAGE {
+        return Ok(());
+    }
+    fs::set_permissions(root, fs::Permissions::from_mode((mode & 0o7777) | PASSAGE))
 }
 
 /// Removes what belongs to no living object; what was removed, relative to the claim.
@@ -74,6 +88,15 @@ pub fn sweep(root: &Path, living: &Living) -> Result<Vec<String>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_claim_that_is_closed_to_all_but_root_is_opened_for_passing_through() {
+        let claim = tempfile::tempdir().unwrap();
+        fs::set_permissions(claim.path(), fs::Permissions::from_mode(0o750)).unwrap();
+        make(claim.path(), Owner { uid: 1000, gid: 1000 }).unwrap();
+        let mode = fs::metadata(claim.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o751);
+    }
 
     #[test]
     fn only_what_belongs_to_nobody_is_swept() {
