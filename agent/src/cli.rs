@@ -15,11 +15,11 @@ use crate::runs::retention::Bounds;
 use crate::{identity, serve, session, supervise};
 
 /// The TLS port where none is given.
-pub const DEFAULT_PORT: u16 = 41443;
+pub const DEFAULT_PORT: u16 = 7443;
 /// The health port where none is given.
-pub const DEFAULT_HEALTH_PORT: u16 = 41444;
+pub const DEFAULT_HEALTH_PORT: u16 = 7444;
 /// The agent's folder where none is given.
-pub const DEFAULT_DIR: &str = "/run/drydock";
+pub const DEFAULT_DIR: &str = "/.drydock/run";
 
 /// Runs tools inside an environment pod of Drydock, and records what became of them.
 #[derive(Debug, Parser)]
@@ -55,6 +55,22 @@ enum Command {
         #[arg(long = "mkdir", value_name = "UID:GID:MODE:PATH")]
         folders: Vec<Folder>,
     },
+    /// Fetch a repository, move the tree, find configurations. Prints one JSON document.
+    Checkout {
+        /// A file with the specification; without it the variable DRYDOCK_CHECKOUT has it.
+        #[arg(long, value_name = "FILE")]
+        spec: Option<PathBuf>,
+    },
+    /// Give git the credential of one place (called by git).
+    #[command(hide = true)]
+    Credential {
+        /// The folder with the credential.
+        folder: PathBuf,
+        /// The only place that gets it, as scheme://host:port.
+        origin: String,
+        /// What git wants: get, store or erase.
+        action: String,
+    },
     /// Print the version.
     Version,
 }
@@ -84,11 +100,11 @@ struct ServeArgs {
     /// The folder in which runs begin where they do not say; without it the user's home.
     #[arg(
         long,
-        env = "DRYDOCK_WORKSPACE_FOLDER",
+        env = "DRYDOCK_WORKING_DIRECTORY",
         default_value = "",
         value_name = "DIR"
     )]
-    workspace_folder: String,
+    working_directory: String,
     /// Runs at the same time.
     #[arg(long, env = "DRYDOCK_MAX_RUNS", default_value_t = 256)]
     max_runs: usize,
@@ -149,6 +165,14 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
                 install_binary(&to).map_err(|error| format!("{}: {error}", to.display()))?;
             }
         }
+        Command::Checkout { spec } => return Ok(crate::checkout::main(spec.as_deref())),
+        Command::Credential {
+            folder,
+            origin,
+            action,
+        } => {
+            crate::checkout::credentials::answer(&folder, &origin, &action)?;
+        }
         Command::Version => writeln!(io::stdout(), "{}", env!("CARGO_PKG_VERSION"))?,
     }
     Ok(ExitCode::SUCCESS)
@@ -168,7 +192,7 @@ fn serve_until_told(dir: AgentDir, args: ServeArgs) -> Result<(), Failure> {
         runs: Settings {
             boot_id: boot_id.ok_or("serve is started by supervise, which gives it a boot id")?,
             default_user: args.user,
-            default_directory: args.workspace_folder,
+            default_directory: args.working_directory,
             max_active: args.max_runs,
             kept: Bounds {
                 outputs: args.keep_outputs,

@@ -4,7 +4,9 @@
 //! - [`serve`] answers gRPC on a unix socket and on a TLS port, and keeps the [`runs`].
 //! - [`shim`] is the parent of one run: it owns the pipes and the record, and outlives a crash of `serve`.
 //! - [`session`], [`identity`] and [`install`] are the small ends that `pods/exec` and the init container call.
+//! - [`checkout`] is the git side: it runs in a checkout pod, not beside tools.
 
+pub mod checkout;
 pub mod cli;
 pub mod environment;
 pub mod identity;

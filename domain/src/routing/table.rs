@@ -128,39 +128,72 @@ const SCOPES: [(Scope, Priority, &str, &str); 4] = [
 const NAMES: [&str; 4] = ["shop-tools", "gpu", "other", "shop-docs"];
 
 impl Case {
-    /// The row of the table, and its answer: a name (`host`, or an instance's) and a rule.
-    fn expected(&self, rows: &[Row]) -> (usize, Option<(&'static str, &'static str)>) {
-        let near = match self.near {
+    fn capability(&self) -> Capability {
+        let named = ["", "tool", "gone"][self.specific];
+        Capability {
+            required: self.required,
+            preferred: self.preferred,
+            specific: (!named.is_empty()).then(|| Specific {
+                kind: None,
+                name: named.to_owned(),
+            }),
+        }
+    }
+
+    /// The instance of the nearest configuration; `!` where that is invalid.
+    fn near_name(&self) -> Option<&'static str> {
+        match self.near {
             Near::Nothing => None,
             Near::Folder => Some("shop-services-api"),
             Near::Root => Some("shop"),
             Near::Invalid => Some("!"),
-        };
-        let spare = match (self.near, self.linked) {
+        }
+    }
+
+    /// The root dev container, else the first linked instance.
+    fn spare(&self) -> Option<&'static str> {
+        match (self.near, self.linked) {
             (Near::Root, _) => Some("shop"),
             (_, true) => Some("linked"),
             (_, false) => None,
-        };
-        // Source, kind of turn, what it points to.
-        let mut turns = vec![
-            (SCOPES[0].2, SCOPES[0].3, self.environments[0], NAMES[0]),
-            (SCOPES[1].2, SCOPES[1].3, self.environments[1], NAMES[1]),
-        ];
-        if self.detection == Detection::Enabled
-            && let Some(name) = near
-        {
-            turns.push(("NearestDevcontainer", "nearest", Instance, name));
         }
-        turns.push((SCOPES[2].2, SCOPES[2].3, self.environments[2], NAMES[2]));
-        turns.push((SCOPES[3].2, SCOPES[3].3, self.environments[3], NAMES[3]));
-        let turn = turns.into_iter().find(|t| t.2 != Absent);
-        let (turn_rule, turn_kind, points, name) = turn.unwrap_or(("-", "none", Absent, "-"));
+    }
+
+    /// Whose turn it is: its rule, its kind, what it points to and the instance's name.
+    fn turn(&self) -> (&'static str, &'static str, Points, &'static str) {
+        let [plan_override, project_override, plan_fallback, project_fallback] =
+            [0, 1, 2, 3].map(|at| (SCOPES[at].2, SCOPES[at].3, self.environments[at], NAMES[at]));
+        let near = self.near_name().filter(|_| self.detection == Detection::Enabled);
+        let nearest = (
+            "NearestDevcontainer",
+            "nearest",
+            near.map_or(Absent, |_| Instance),
+            near.unwrap_or("-"),
+        );
+        let turns = [
+            plan_override,
+            project_override,
+            nearest,
+            plan_fallback,
+            project_fallback,
+        ];
+        turns
+            .into_iter()
+            .find(|t| t.2 != Absent)
+            .unwrap_or(("-", "none", Absent, "-"))
+    }
+
+    /// The row of the table, and its answer: a name (`host`, or an instance's) and a rule.
+    fn expected(&self, rows: &[Row]) -> (usize, Option<(&'static str, &'static str)>) {
+        let spare = self.spare();
+        let (turn_rule, turn_kind, points, name) = self.turn();
         let (target_kind, target) = match points {
             Absent => ("nothing", None),
             Missing | NotLinked => ("unusable", None),
             Points::Host => ("host", Some("host")),
-            Instance => (if name == "!" { "unusable" } else { "container" }, Some(name)),
-            Any => match near.or(if self.linked { Some("linked") } else { None }) {
+            Instance if name == "!" => ("unusable", None),
+            Instance => ("container", Some(name)),
+            Any => match self.near_name().or(self.linked.then_some("linked")) {
                 None | Some("!") => ("unusable", None),
                 Some(name) => ("container", Some(name)),
             },
@@ -280,17 +313,7 @@ impl World {
             .zip(NAMES)
             .filter_map(|((scope, points), name)| environment(*scope, points, name))
             .collect();
-        let capability = Capability {
-            required: case.required,
-            preferred: case.preferred,
-            specific: ["", "tool", "gone"]
-                .get(case.specific)
-                .filter(|n| !n.is_empty())
-                .map(|name| Specific {
-                    kind: None,
-                    name: (*name).to_owned(),
-                }),
-        };
+        let capability = case.capability();
         let checkouts = [Checkout {
             workspace: "shop",
             devcontainers: &self.near,
