@@ -7,6 +7,8 @@
 mod index;
 mod informer;
 mod kinds;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
