@@ -15,11 +15,11 @@ use crate::runs::retention::Bounds;
 use crate::{identity, serve, session, supervise};
 
 /// The TLS port where none is given.
-pub const DEFAULT_PORT: u16 = 7443;
+pub const DEFAULT_PORT: u16 = 41443;
 /// The health port where none is given.
-pub const DEFAULT_HEALTH_PORT: u16 = 7444;
+pub const DEFAULT_HEALTH_PORT: u16 = 41444;
 /// The agent's folder where none is given.
-pub const DEFAULT_DIR: &str = "/.drydock/run";
+pub const DEFAULT_DIR: &str = "/.drydock/agent";
 
 /// Runs tools inside an environment pod of Drydock, and records what became of them.
 #[derive(Debug, Parser)]
@@ -100,11 +100,11 @@ struct ServeArgs {
     /// The folder in which runs begin where they do not say; without it the user's home.
     #[arg(
         long,
-        env = "DRYDOCK_WORKING_DIRECTORY",
+        env = "DRYDOCK_WORKSPACE_FOLDER",
         default_value = "",
         value_name = "DIR"
     )]
-    working_directory: String,
+    workspace_folder: String,
     /// Runs at the same time.
     #[arg(long, env = "DRYDOCK_MAX_RUNS", default_value_t = 256)]
     max_runs: usize,
@@ -192,7 +192,7 @@ fn serve_until_told(dir: AgentDir, args: ServeArgs) -> Result<(), Failure> {
         runs: Settings {
             boot_id: boot_id.ok_or("serve is started by supervise, which gives it a boot id")?,
             default_user: args.user,
-            default_directory: args.working_directory,
+            default_directory: args.workspace_folder,
             max_active: args.max_runs,
             kept: Bounds {
                 outputs: args.keep_outputs,

@@ -24,6 +24,7 @@ use drydock_protocol::{PROTOCOL_VERSION, limits};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tonic::transport::Server;
 
@@ -115,7 +116,14 @@ pub async fn serve(options: Options) -> Result<(), ServeError> {
         let server = builder()
             .tls_config(key.server_config(&client_ca))?
             .add_service(service(&registry));
-        let incoming = TcpListenerStream::new(listener);
+        // An answer that is small isn't held back until the one before is acknowledged.
+        let incoming = TcpListenerStream::new(listener).map(|stream| {
+            if let Ok(stream) = &stream {
+                // Without it a peer is only slower.
+                let _ = stream.set_nodelay(true);
+            }
+            stream
+        });
         servers.spawn(server.serve_with_incoming_shutdown(incoming, wait_for(stopped.clone())));
     }
     if let Some(health_port) = health_port {

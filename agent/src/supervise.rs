@@ -156,7 +156,11 @@ impl Supervisor<'_> {
 
 fn spawn_serve(args: &[std::ffi::OsString], boot_id: &str, mask: SigSet) -> io::Result<Pid> {
     let mut command = Command::new("/proc/self/exe");
-    command.arg("serve").args(args).env(BOOT_ID_ENV, boot_id);
+    command
+        .arg0("drydock-agent")
+        .arg("serve")
+        .args(args)
+        .env(BOOT_ID_ENV, boot_id);
     let unblock = move || sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None).map_err(io::Error::from);
     // SAFETY: one system call between fork and exec, on a copied value.
     #[allow(unsafe_code, reason = "the signal mask is inherited otherwise")]

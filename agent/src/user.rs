@@ -166,7 +166,8 @@ fn unknown(uid: u32) -> User {
 }
 
 fn read_bounded(path: &Path) -> String {
-    let mut bytes = Vec::new();
+    // Room for what most images have: one read, in the way of every run.
+    let mut bytes = Vec::with_capacity(16 * 1024);
     if let Ok(file) = File::open(path) {
         // What can't be read doesn't count; the entries before it do.
         let _ = file.take(FILE_MAX).read_to_end(&mut bytes);

@@ -367,7 +367,11 @@ impl<'a> Call<'a> {
             context.metrics.called(self.verb, &self.resource.kind);
             call.await
         };
-        match timeout(DEADLINE, writes).await {
+        let began = tokio::time::Instant::now();
+        let answer = timeout(DEADLINE, writes).await;
+        let took = began.elapsed();
+        tracing::trace!(verb = self.verb, kind = self.resource.kind, object = %self.object, ?took, "called");
+        match answer {
             Ok(answer) => answer.map_err(|source| self.error(source)),
             Err(_) => Err(Error::Deadline {
                 verb: self.verb,

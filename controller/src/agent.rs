@@ -11,6 +11,7 @@ mod exec;
 mod facts;
 mod orphan;
 mod request;
+mod seal;
 mod session;
 mod transport;
 

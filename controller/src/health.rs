@@ -74,8 +74,8 @@ impl Health {
             .route("/healthz", get(move || async move { answer(live.is_dead()) }))
             .route("/readyz", get(move || async move { answer(ready.is_unready()) }));
         let numbers = Router::new().route("/metrics", get(move || async move { self.numbers() }));
-        let probes = axum::serve(TcpListener::bind(health).await?, probes);
-        let numbers = axum::serve(TcpListener::bind(metrics).await?, numbers);
+        let probes = axum::serve(listen(health).await?, probes);
+        let numbers = axum::serve(listen(metrics).await?, numbers);
         tokio::select! {
             ended = async { probes.await } => ended,
             ended = async { numbers.await } => ended,
@@ -85,6 +85,16 @@ impl Health {
     fn numbers(&self) -> impl IntoResponse + use<> {
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         ([(header::CONTENT_TYPE, kind)], self.metrics.text(&self.stores))
+    }
+}
+
+/// Where a machine has no IPv6, every address means every IPv4 address.
+async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Err(_) if address.is_ipv6() && address.ip().is_unspecified() => {
+            TcpListener::bind((std::net::Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
     }
 }
 

@@ -7,6 +7,8 @@
 mod index;
 mod informer;
 mod kinds;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -246,6 +248,7 @@ impl<K: Stored> Store<K> {
         let Some(change) = change else {
             return false;
         };
+        tracing::trace!(kind = %K::kind(&()), object = %change.reference, "changed");
         let subscribers = self.subscribers.read().unwrap_or_else(PoisonError::into_inner);
         for subscriber in subscribers.iter() {
             if catch_unwind(AssertUnwindSafe(|| subscriber(&change))).is_err() {

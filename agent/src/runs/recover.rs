@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+use super::active::SHIM_START;
 use super::journal::{Meta, Refused, ShimProcesses};
 use super::output::Progress;
 use super::record::{Outcome, RunRecord, StreamRecord};
@@ -16,9 +17,6 @@ use super::retention::Key;
 use super::watch::{Shim, try_lock};
 use crate::paths::{RunDir, Stream, read_json, write_whole};
 use crate::process::unix_ms;
-
-/// How long a living shim may take to tell its process id.
-const SHIM_START: Duration = Duration::from_secs(5);
 
 /// Goes through the folder of all runs.
 pub(super) async fn recover(registry: &Arc<Registry>) {

@@ -2,34 +2,26 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{self, Seek, Write};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use drydock_protocol::agent::refusal::Reason;
-use drydock_protocol::agent::{Refusal, Running, StartRequest, Streams};
-use drydock_protocol::limits;
-use nix::sys::memfd::{MFdFlags, memfd_create};
+use drydock_protocol::agent::{Refusal, StartRequest};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tokio::sync::watch;
 
-use super::journal::{Meta, Refused, ShimProcesses, refusal};
-use super::kept::Kept;
-use super::output::{OutputReader, Progress};
+use super::active::ActiveRun;
+use super::journal::{Meta, Refused, refusal};
+use super::launch::{create_run_dir, launch};
+use super::output::OutputReader;
 use super::record::RunRecord;
 use super::request;
 use super::retention::{Bounds, Expired, Key, Retention};
-use super::watch::{Shim, ended, try_lock};
+use super::watch::{Shim, ended};
 use crate::paths::{AgentDir, RunDir, Stream, read_json, write_whole};
-use crate::process::{monotonic_ms, queue_signal, unix_ms};
+use crate::process::queue_signal;
 use crate::serve::fence::Fence;
-use crate::shim::job::{Header, Job};
-
-/// How long a shim may take from its start to `shim.json`.
-const SHIM_START: Duration = Duration::from_secs(5);
 
 /// How this registry behaves.
 #[derive(Clone, Debug)]
@@ -61,13 +53,6 @@ struct State {
     finished: Retention,
 }
 
-/// An unfinished run.
-pub struct ActiveRun {
-    dir: RunDir,
-    meta: Meta,
-    done: watch::Sender<Option<Arc<RunRecord>>>,
-}
-
 /// What is known of an attempt.
 pub enum Known {
     /// It hasn't ended.
@@ -76,45 +61,6 @@ pub enum Known {
     Finished(Box<RunRecord>),
     /// It never runs here.
     Refused(Refused),
-}
-
-impl ActiveRun {
-    /// Changes once, from `None` to the record.
-    #[must_use]
-    pub fn subscribe(&self) -> watch::Receiver<Option<Arc<RunRecord>>> {
-        self.done.subscribe()
-    }
-
-    /// As the contract says it.
-    #[must_use]
-    pub fn to_wire(&self) -> Running {
-        let committed = |stream| Progress::read(&self.dir.progress(), stream).committed;
-        let processes: Option<ShimProcesses> = read_json(&self.dir.shim());
-        Running {
-            started_at_ms: processes.map_or(self.meta.accepted_at_ms, |found| found.started_at_ms),
-            stdout_bytes: committed(Stream::Stdout),
-            stderr_bytes: committed(Stream::Stderr),
-        }
-    }
-
-    /// The shim's processes, once it has told.
-    async fn processes(&self) -> Option<ShimProcesses> {
-        let until = tokio::time::Instant::now() + SHIM_START;
-        loop {
-            let found: Option<ShimProcesses> = read_json(&self.dir.shim());
-            if found.is_some() || self.done.borrow().is_some() || tokio::time::Instant::now() > until {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    }
-
-    /// The shim, if it is there and alive.
-    #[must_use]
-    pub fn shim(&self) -> Option<Pid> {
-        let found: ShimProcesses = read_json(&self.dir.shim())?;
-        found.shim.is_alive().then(|| Pid::from_raw(found.shim.pid))
-    }
 }
 
 impl Registry {
@@ -274,52 +220,13 @@ impl Registry {
         }
         let dir = self.run_dir(&key);
         create_run_dir(&dir).map_err(|error| journal_failed(&error))?;
-        let started = self.launch(&dir, request).inspect_err(|_| {
+        let started = launch(&self.settings, &dir, request).inspect_err(|_| {
             // Nothing was executed: the same attempt may come again.
             let _ = fs::remove_dir_all(dir.path());
         });
         let (meta, shim) = started.map_err(|error| journal_failed(&error))?;
         self.adopt(&mut state, key, meta, shim);
         Ok(None)
-    }
-
-    /// Writes the journal into the attempt's new folder, then makes the shim.
-    fn launch(&self, dir: &RunDir, request: StartRequest) -> io::Result<(Meta, Shim)> {
-        let limit = if request.output_limit == 0 {
-            limits::OUTPUT_DEFAULT
-        } else {
-            request.output_limit
-        };
-        let meta = Meta {
-            run_uid: request.run_uid.clone(),
-            attempt: request.attempt,
-            boot_id: self.settings.boot_id.clone(),
-            accepted_at_ms: unix_ms(),
-            user: request.user.clone(),
-            working_directory: request.working_directory.clone(),
-            timeout_ms: request.timeout_ms,
-            kept: Kept::with_limit(limit),
-            combined: request.streams() == Streams::Combined,
-        };
-        let lock = try_lock(dir).ok_or_else(|| io::Error::other("the run's lock is held"))?;
-        write_whole(&dir.meta(), &serde_json::to_vec(&meta)?)?;
-        let name = format!("{}/{}", meta.run_uid, meta.attempt);
-        let header = Header {
-            dir: dir.path().to_owned(),
-            default_user: self.settings.default_user.clone(),
-            default_directory: self.settings.default_directory.clone(),
-            accepted_ms: monotonic_ms(),
-            kept: meta.kept,
-        };
-        let mut job = fs::File::from(memfd_create("drydock-job", MFdFlags::MFD_CLOEXEC)?);
-        job.write_all(&Job { header, request }.encode()?)?;
-        job.rewind()?;
-        let child = Command::new("/proc/self/exe")
-            .args([crate::shim::SUBCOMMAND, &name])
-            .stdin(Stdio::from(job))
-            .stdout(Stdio::from(lock))
-            .spawn()?;
-        Ok((meta, Shim::Own(child)))
     }
 
     /// Takes a run up whose shim lives, found again by an earlier journal or just made.
@@ -499,13 +406,6 @@ pub(super) fn on_disk(record: &RunRecord) -> u64 {
         .map(|stream| stream.bytes.min(stream.kept.limit()))
         .iter()
         .sum()
-}
-
-/// Makes the folder of an attempt. Its making claims the attempt: it fails when it is there.
-fn create_run_dir(dir: &RunDir) -> io::Result<()> {
-    let parent: PathBuf = dir.path().parent().map(Into::into).unwrap_or_default();
-    fs::create_dir_all(parent)?;
-    fs::create_dir(dir.path())
 }
 
 fn journal_failed(error: &io::Error) -> Refusal {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -15,8 +16,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tonic::transport::{Channel, Endpoint};
 
-/// The binary under test.
-pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_drydock-agent");
+/// The binary under test: cargo's, or the one that the image gets.
+pub(crate) static BINARY: LazyLock<String> = LazyLock::new(|| {
+    let built = env!("CARGO_BIN_EXE_drydock-agent");
+    std::env::var("DRYDOCK_AGENT_BINARY").unwrap_or_else(|_| built.to_owned())
+});
 
 /// Most time that anything here may take.
 pub(crate) const BOUND: Duration = Duration::from_secs(60);
@@ -41,11 +45,12 @@ impl Agent {
     }
 
     pub(crate) async fn start_in(dir: tempfile::TempDir, args: &[&str], env: &[(&str, &str)]) -> Self {
-        let supervisor = Command::new(BINARY)
+        let supervisor = Command::new(&*BINARY)
             .arg("--dir")
             .arg(dir.path())
             .arg("supervise")
             .args(args)
+            .env_remove("DRYDOCK_AGENT_BINARY")
             .env("DRYDOCK_HEALTH_PORT", "0")
             .env_remove("TERM")
             .envs(env.iter().copied())
@@ -281,7 +286,7 @@ impl Attachment {
 
 /// What `identity` prints.
 pub(crate) fn identity(dir: &Path) -> drydock_protocol::identity::Identity {
-    let output = Command::new(BINARY)
+    let output = Command::new(&*BINARY)
         .arg("--dir")
         .arg(dir)
         .arg("identity")

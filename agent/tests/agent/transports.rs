@@ -144,7 +144,7 @@ async fn tls_is_mutual_pinned_and_outlives_a_serve() {
 #[tokio::test]
 async fn a_session_carries_http2_and_nothing_else() {
     let agent = Agent::start().await;
-    let mut session = tokio::process::Command::new(BINARY)
+    let mut session = tokio::process::Command::new(&*BINARY)
         .arg("--dir")
         .arg(agent.path())
         .arg("session")
@@ -202,7 +202,7 @@ async fn install_puts_the_binary_where_it_is_wanted() {
     let dir = tempfile::tempdir().unwrap();
     let to = dir.path().join("bin");
     let folder = format!("1000:1000:2775:{}", dir.path().join("tree").display());
-    let mut install = std::process::Command::new(BINARY);
+    let mut install = std::process::Command::new(&*BINARY);
     install
         .arg("install")
         .arg("--to")
@@ -222,7 +222,7 @@ async fn install_puts_the_binary_where_it_is_wanted() {
 #[tokio::test]
 async fn identity_gives_up_in_time() {
     let dir = tempfile::tempdir().unwrap();
-    let output = std::process::Command::new(BINARY)
+    let output = std::process::Command::new(&*BINARY)
         .arg("--dir")
         .arg(dir.path())
         .args(["identity", "--timeout", "0"])

@@ -219,6 +219,7 @@ fn learn(hub: &Hub, key: &Key, fact: AttemptFact) {
     let Some(run) = run else {
         return;
     };
+    tracing::trace!(run = run.name_any(), attempt = key.attempt, ?fact, "learnt");
     let is_new = facts.set_attempt(&key.run_uid, key.attempt, fact);
     drop(facts);
     if is_new {

@@ -12,8 +12,7 @@ use domain::agent::{Hello, PodRef, SealFact, StartCall};
 use drydock_crds::InstanceStatus;
 use drydock_domain as domain;
 use drydock_protocol::agent::agent_client::AgentClient;
-use drydock_protocol::agent::refusal::Reason;
-use drydock_protocol::agent::{HelloRequest, HelloResponse, SealRequest, UnsealRequest};
+use drydock_protocol::agent::{HelloRequest, HelloResponse};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use tokio::sync::Notify;
@@ -23,7 +22,7 @@ use tonic::transport::Channel;
 
 use super::attempt::{self, Key};
 use super::transport::{Address, Connection, DIAL};
-use super::{Hub, orphan};
+use super::{Hub, orphan, seal};
 use crate::reconcile::{AgentChange, chain};
 
 /// The usual TLS port of agents.
@@ -307,10 +306,15 @@ impl Run {
             work.spawn(attempt::cancel(self.hub.clone(), client.clone(), key));
         }
         if let Some(boot_id) = asked.seal.take() {
-            work.spawn(seal(self.hub.clone(), client.clone(), self.pod.clone(), boot_id));
+            work.spawn(seal::seal(
+                self.hub.clone(),
+                client.clone(),
+                self.pod.clone(),
+                boot_id,
+            ));
         }
         if let Some(boot_id) = asked.unseal.take() {
-            work.spawn(unseal(
+            work.spawn(seal::unseal(
                 self.hub.clone(),
                 client.clone(),
                 self.pod.clone(),
@@ -396,46 +400,10 @@ fn instance_status(hub: &Hub, uid: &str) -> Option<InstanceStatus> {
     })
 }
 
-fn learn(hub: &Hub, pod: &PodRef, change: impl FnOnce(&mut domain::agent::AgentFacts)) {
+pub(super) fn learn(hub: &Hub, pod: &PodRef, change: impl FnOnce(&mut domain::agent::AgentFacts)) {
     let is_new = hub.facts().set_agent(&pod.uid, change);
     if is_new {
         hub.publish(&AgentChange::Agent(pod.clone()));
-    }
-}
-
-async fn seal(hub: Arc<Hub>, mut client: AgentClient<Channel>, pod: PodRef, boot_id: String) -> Done {
-    let request = SealRequest {
-        epoch: hub.epoch(),
-        boot_id,
-    };
-    let Ok(Ok(answer)) = timeout(CALL, client.seal(request)).await else {
-        return Done::Sealed(false);
-    };
-    let answer = answer.into_inner();
-    let refused = answer
-        .refusal
-        .as_ref()
-        .map(drydock_protocol::agent::Refusal::reason);
-    let fact = match refused {
-        None if answer.sealed => SealFact::Sealed,
-        Some(Reason::RunsActive) => SealFact::RunsActive { at: Timestamp::now() },
-        _ => return Done::Sealed(false),
-    };
-    learn(&hub, &pod, |facts| facts.seal = fact);
-    Done::Sealed(true)
-}
-
-async fn unseal(hub: Arc<Hub>, mut client: AgentClient<Channel>, pod: PodRef, boot_id: String) -> Done {
-    let request = UnsealRequest {
-        epoch: hub.epoch(),
-        boot_id,
-    };
-    match timeout(CALL, client.unseal(request)).await {
-        Ok(Ok(answer)) if answer.get_ref().refusal.is_none() => {
-            learn(&hub, &pod, |facts| facts.seal = SealFact::Open);
-            Done::Sealed(true)
-        }
-        _ => Done::Sealed(false),
     }
 }
 

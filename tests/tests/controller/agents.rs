@@ -29,14 +29,14 @@ use crate::harness::{Controller, NAMESPACE, Server, eventually};
 use crate::process::program;
 
 /// An agent that believes itself to be in a pod.
-struct Agent {
+pub(crate) struct Agent {
     folder: tempfile::TempDir,
     supervisor: Child,
-    identity: Identity,
+    pub(crate) identity: Identity,
 }
 
 impl Agent {
-    async fn start(client_ca: &str) -> Self {
+    pub(crate) async fn start(client_ca: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // The same port after a restart, as in a pod.
         let port = std::net::TcpListener::bind("127.0.0.1:0")

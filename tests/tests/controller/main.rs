@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail them")]
 
 mod agents;
+mod chain;
 mod harness;
 mod informer;
 mod kinds;
