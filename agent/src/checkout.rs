@@ -36,10 +36,7 @@ use repository::{Place, Repository};
 /// Entry of the subcommand: a report whatever happens; the exit code says whether it has an error.
 #[must_use]
 pub fn main(spec: Option<&Path>) -> ExitCode {
-    let mut report = CheckoutReport {
-        protocol_version: PROTOCOL_VERSION,
-        ..CheckoutReport::default()
-    };
+    let mut report = CheckoutReport { protocol_version: PROTOCOL_VERSION, ..CheckoutReport::default() };
     let mut secrets = Vec::new();
     let done = read_spec(spec).and_then(|spec| carry_out(&spec, &mut report, &mut secrets));
     if let Err(failure) = &done {
@@ -48,11 +45,7 @@ pub fn main(spec: Option<&Path>) -> ExitCode {
     let printed = findings::to_document(&mut report)
         .map_err(io::Error::other)
         .and_then(|document| writeln!(io::stdout(), "{document}"));
-    if done.is_ok() && printed.is_ok() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if done.is_ok() && printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn read_spec(file: Option<&Path>) -> Result<CheckoutSpec, Failure> {
@@ -99,14 +92,8 @@ fn discovery_options(spec: &CheckoutSpec) -> Result<Options, Failure> {
     let invalid =
         |error: String| Failure::new(CheckoutReason::InvalidSpec, format!("discovery.exclude: {error}"));
     let exclusions = Exclusions::new(&spec.discovery.exclude).map_err(|error| invalid(error.to_string()))?;
-    let max_depth = spec
-        .discovery
-        .max_depth
-        .map_or(Options::default().max_depth, |depth| depth as usize);
-    Ok(Options {
-        exclusions,
-        max_depth,
-    })
+    let max_depth = spec.discovery.max_depth.map_or(Options::default().max_depth, |depth| depth as usize);
+    Ok(Options { exclusions, max_depth })
 }
 
 fn find_in_folder(
@@ -129,10 +116,7 @@ fn find(listing: &Listing, source: &Source<'_>, options: &Options, report: &mut 
     report.discovered = true;
     report.notes.extend(listing.notes.iter().cloned());
     if discovery.omitted > 0 {
-        report.notes.push(format!(
-            "{} configurations more than are listed",
-            discovery.omitted
-        ));
+        report.notes.push(format!("{} configurations more than are listed", discovery.omitted));
     }
 }
 
@@ -160,10 +144,7 @@ fn check_out(
         .with_access(credentials.options(&url, &binary), credentials.ssh_command());
     let place = (!source.remote_only).then(|| {
         let work_tree = Path::new(&spec.root).join(layout::TREE);
-        Place {
-            git_dir: work_tree.join(".git"),
-            work_tree,
-        }
+        Place { git_dir: work_tree.join(".git"), work_tree }
     });
     if let Some(place) = &place {
         tree::prepare(&git, place)?;
@@ -173,10 +154,8 @@ fn check_out(
     let fetched = repository.fetch(&url, source.revision.as_deref(), depth);
     let mut at = fetched.as_ref().map(|fetched| fetched.commit.clone()).ok();
     if let Ok(fetched) = &fetched {
-        report.revision = Some(FetchedRevision {
-            name: fetched.name.clone(),
-            commit: fetched.commit.clone(),
-        });
+        report.revision =
+            Some(FetchedRevision { name: fetched.name.clone(), commit: fetched.commit.clone() });
     }
     let mut after = Ok(());
     if repository.place().is_some() {
@@ -207,10 +186,7 @@ fn become_owner(owner: Owner) -> Result<(), Failure> {
         return Ok(());
     }
     make_known(owner);
-    let (uid, gid) = (
-        nix::unistd::Uid::from_raw(owner.uid),
-        nix::unistd::Gid::from_raw(owner.gid),
-    );
+    let (uid, gid) = (nix::unistd::Uid::from_raw(owner.uid), nix::unistd::Gid::from_raw(owner.gid));
     nix::unistd::setgroups(&[gid])
         .and_then(|()| nix::unistd::setresgid(gid, gid, gid))
         .and_then(|()| nix::unistd::setresuid(uid, uid, uid))
@@ -220,16 +196,10 @@ fn become_owner(owner: Owner) -> Result<(), Failure> {
 /// ssh refuses to run as a user without an entry; this container is only ours.
 fn make_known(owner: Owner) {
     let accounts = crate::user::Accounts::read(Path::new("/"));
-    if accounts
-        .resolve(&owner.uid.to_string())
-        .is_ok_and(|user| user.name != owner.uid.to_string())
-    {
+    if accounts.resolve(&owner.uid.to_string()).is_ok_and(|user| user.name != owner.uid.to_string()) {
         return;
     }
-    let entry = format!(
-        "drydock-owner:x:{}:{}::/nonexistent:/bin/false\n",
-        owner.uid, owner.gid
-    );
+    let entry = format!("drydock-owner:x:{}:{}::/nonexistent:/bin/false\n", owner.uid, owner.gid);
     let appended = fs::File::options()
         .append(true)
         .open("/etc/passwd")

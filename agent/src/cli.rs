@@ -81,12 +81,7 @@ struct ServeArgs {
     #[arg(long, env = "DRYDOCK_CLIENT_CA", value_name = "PEM", hide_env_values = true)]
     client_ca: Option<String>,
     /// A file with that PEM.
-    #[arg(
-        long,
-        env = "DRYDOCK_CLIENT_CA_FILE",
-        value_name = "FILE",
-        conflicts_with = "client_ca"
-    )]
+    #[arg(long, env = "DRYDOCK_CLIENT_CA_FILE", value_name = "FILE", conflicts_with = "client_ca")]
     client_ca_file: Option<PathBuf>,
     /// TLS port; 0: any.
     #[arg(long, env = "DRYDOCK_PORT", default_value_t = DEFAULT_PORT)]
@@ -98,12 +93,7 @@ struct ServeArgs {
     #[arg(long, env = "DRYDOCK_USER", default_value = "", value_name = "USER")]
     user: String,
     /// The folder in which runs begin where they do not say; without it the user's home.
-    #[arg(
-        long,
-        env = "DRYDOCK_WORKSPACE_FOLDER",
-        default_value = "",
-        value_name = "DIR"
-    )]
+    #[arg(long, env = "DRYDOCK_WORKSPACE_FOLDER", default_value = "", value_name = "DIR")]
     workspace_folder: String,
     /// Runs at the same time.
     #[arg(long, env = "DRYDOCK_MAX_RUNS", default_value_t = 256)]
@@ -120,15 +110,9 @@ struct ServeArgs {
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = std::env::var("DRYDOCK_LOG")
-        .ok()
-        .and_then(|text| text.parse().ok());
+    let filter = std::env::var("DRYDOCK_LOG").ok().and_then(|text| text.parse().ok());
     let filter = filter.unwrap_or(tracing_subscriber::filter::LevelFilter::INFO);
-    tracing_subscriber::fmt()
-        .json()
-        .with_writer(io::stderr)
-        .with_max_level(filter)
-        .init();
+    tracing_subscriber::fmt().json().with_writer(io::stderr).with_max_level(filter).init();
     match run(cli) {
         Ok(code) => code,
         Err(error) => {
@@ -166,11 +150,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
             }
         }
         Command::Checkout { spec } => return Ok(crate::checkout::main(spec.as_deref())),
-        Command::Credential {
-            folder,
-            origin,
-            action,
-        } => {
+        Command::Credential { folder, origin, action } => {
             crate::checkout::credentials::answer(&folder, &origin, &action)?;
         }
         Command::Version => writeln!(io::stdout(), "{}", env!("CARGO_PKG_VERSION"))?,
@@ -194,22 +174,14 @@ fn serve_until_told(dir: AgentDir, args: ServeArgs) -> Result<(), Failure> {
             default_user: args.user,
             default_directory: args.workspace_folder,
             max_active: args.max_runs,
-            kept: Bounds {
-                outputs: args.keep_outputs,
-                bytes: args.keep_bytes,
-                ..Bounds::default()
-            },
+            kept: Bounds { outputs: args.keep_outputs, bytes: args.keep_bytes, ..Bounds::default() },
         },
-        tls: client_ca
-            .filter(|pem| !pem.trim().is_empty())
-            .map(|pem| (args.port, pem)),
+        tls: client_ca.filter(|pem| !pem.trim().is_empty()).map(|pem| (args.port, pem)),
         health_port: (args.health_port != 0).then_some(args.health_port),
     };
     // One thread: little memory, and everything that takes long is another process.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(8)
-        .build()?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(8).build()?;
     runtime.block_on(serve::serve(options))?;
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(())

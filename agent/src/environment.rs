@@ -66,10 +66,7 @@ impl Environment {
     /// The value of a variable.
     #[must_use]
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
-        self.0
-            .iter()
-            .find(|(known, _)| known == name)
-            .map(|(_, value)| value.as_slice())
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_slice())
     }
 
     /// `NAME=value` for `execve`; what has a NUL is left out (requests were checked before).
@@ -84,16 +81,11 @@ impl Environment {
     fn to_map(&self) -> BTreeMap<String, String> {
         let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
         let pairs = self.0.iter();
-        pairs
-            .filter_map(|(name, value)| Some((text(name)?, text(value)?)))
-            .collect()
+        pairs.filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
     }
 
     fn set_remote(&mut self, remote: Vec<(String, Option<String>)>, container: BTreeMap<String, String>) {
-        let context = Context {
-            container_env: Some(container),
-            ..Context::default()
-        };
+        let context = Context { container_env: Some(container), ..Context::default() };
         for (name, value) in remote {
             match value {
                 Some(value) => {
@@ -125,11 +117,10 @@ impl Environment {
 /// The user's login shell if the image has it, else `/bin/sh` if the image has that.
 #[must_use]
 pub fn find_shell(user: &User) -> Option<PathBuf> {
-    let login = user.shell.as_ref().filter(|shell| {
-        shell
-            .file_name()
-            .is_some_and(|name| NO_LOGIN.iter().all(|none| name != *none))
-    });
+    let login = user
+        .shell
+        .as_ref()
+        .filter(|shell| shell.file_name().is_some_and(|name| NO_LOGIN.iter().all(|none| name != *none)));
     login
         .map(PathBuf::as_path)
         .into_iter()
@@ -153,17 +144,10 @@ pub fn candidates(command: &[u8], path: Option<&[u8]>) -> Vec<CString> {
         return CString::new(command).into_iter().collect();
     }
     let join = |folder: &[u8]| {
-        let folder = if folder.is_empty() {
-            b".".as_slice()
-        } else {
-            folder
-        };
+        let folder = if folder.is_empty() { b".".as_slice() } else { folder };
         CString::new([folder, b"/".as_slice(), command].concat()).ok()
     };
-    path.unwrap_or(DEFAULT_PATH)
-        .split(|byte| *byte == b':')
-        .filter_map(join)
-        .collect()
+    path.unwrap_or(DEFAULT_PATH).split(|byte| *byte == b':').filter_map(join).collect()
 }
 
 #[cfg(test)]
@@ -171,34 +155,20 @@ mod tests {
     use super::*;
 
     fn user() -> User {
-        crate::user::Accounts::from_texts("dev:x:1000:1000::/home/dev:/bin/sh", "")
-            .resolve("dev")
-            .unwrap()
+        crate::user::Accounts::from_texts("dev:x:1000:1000::/home/dev:/bin/sh", "").resolve("dev").unwrap()
     }
 
     fn pairs(of: &[(&str, &str)]) -> Vec<(Vec<u8>, Vec<u8>)> {
-        of.iter()
-            .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
-            .collect()
+        of.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec())).collect()
     }
 
     #[test]
     fn the_order_is_container_user_request() {
-        let container = [
-            ("HOME", "/root"),
-            ("A", "1"),
-            ("B", "1"),
-            ("DRYDOCK_X", "no"),
-            ("SHELL", "/gone"),
-        ];
+        let container = [("HOME", "/root"), ("A", "1"), ("B", "1"), ("DRYDOCK_X", "no"), ("SHELL", "/gone")];
         let container = container.map(|(name, value)| (name.into(), value.into()));
         let request = pairs(&[("B", "2"), ("C", "3"), ("C", "4"), ("DRYDOCK_Y", "no")]);
         let made = Environment::compose(container, &user(), None, request);
-        let text: Vec<_> = made
-            .to_cstrings()
-            .into_iter()
-            .map(|each| each.into_string().unwrap())
-            .collect();
+        let text: Vec<_> = made.to_cstrings().into_iter().map(|each| each.into_string().unwrap()).collect();
         assert_eq!(
             text,
             [
@@ -223,20 +193,14 @@ mod tests {
             Some(Path::new("/bin/sh")),
             pairs(&[("HOME", "/x"), ("PATH", "/y")]),
         );
-        assert_eq!(
-            (made.get(b"HOME"), made.get(b"PATH")),
-            (Some(b"/x".as_slice()), Some(b"/y".as_slice()))
-        );
+        assert_eq!((made.get(b"HOME"), made.get(b"PATH")), (Some(b"/x".as_slice()), Some(b"/y".as_slice())));
         assert_eq!(made.get(b"SHELL"), Some(b"/bin/sh".as_slice()));
     }
 
     #[test]
     fn a_shell_that_is_missing_or_refuses_log_ins_is_passed_over() {
         for shell in ["/no/such/zsh", "/usr/sbin/nologin", "/bin/false"] {
-            let user = User {
-                shell: Some(shell.into()),
-                ..user()
-            };
+            let user = User { shell: Some(shell.into()), ..user() };
             assert_eq!(find_shell(&user), Some("/bin/sh".into()), "{shell}");
         }
     }
@@ -244,10 +208,7 @@ mod tests {
     #[test]
     fn a_command_is_looked_up_in_the_runs_own_path() {
         let names = |found: Vec<CString>| {
-            found
-                .into_iter()
-                .map(|each| each.into_string().unwrap())
-                .collect::<Vec<_>>()
+            found.into_iter().map(|each| each.into_string().unwrap()).collect::<Vec<_>>()
         };
         assert_eq!(names(candidates(b"x", Some(b"/a::/b"))), ["/a/x", "./x", "/b/x"]);
         assert_eq!(names(candidates(b"./x", Some(b"/a"))), ["./x"]);

@@ -28,13 +28,8 @@ impl FromStr for Folder {
         let mut parts = text.splitn(4, ':');
         let mut next = || parts.next().ok_or_else(wrong);
         let (uid, gid, mode, path) = (next()?, next()?, next()?, PathBuf::from(next()?));
-        let mode = u32::from_str_radix(mode, 8)
-            .ok()
-            .filter(|mode| *mode <= 0o7777)
-            .ok_or_else(wrong)?;
-        let plain = path
-            .components()
-            .all(|part| !matches!(part, std::path::Component::ParentDir));
+        let mode = u32::from_str_radix(mode, 8).ok().filter(|mode| *mode <= 0o7777).ok_or_else(wrong)?;
+        let plain = path.components().all(|part| !matches!(part, std::path::Component::ParentDir));
         if !path.is_absolute() || !plain {
             return Err(wrong());
         }
@@ -86,40 +81,21 @@ mod tests {
         make_folder(&folder).unwrap();
         let meta = fs::metadata(&path).unwrap();
         use std::os::unix::fs::MetadataExt;
-        assert_eq!(
-            (meta.uid(), meta.gid(), meta.mode() & 0o7777),
-            (1234, 5678, 0o2775)
-        );
+        assert_eq!((meta.uid(), meta.gid(), meta.mode() & 0o7777), (1234, 5678, 0o2775));
     }
 
     #[test]
     fn a_link_in_the_place_of_a_folder_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/etc", dir.path().join("x")).unwrap();
-        let folder = Folder {
-            uid: 0,
-            gid: 0,
-            mode: 0o777,
-            path: dir.path().join("x"),
-        };
+        let folder = Folder { uid: 0, gid: 0, mode: 0o777, path: dir.path().join("x") };
         assert!(make_folder(&folder).is_err());
     }
 
     #[test]
     fn what_is_no_folder_says_how_one_is_written() {
-        for text in [
-            "",
-            "1:2:3",
-            "1:2:8:/x",
-            "a:2:755:/x",
-            "1:2:755:x",
-            "1:2:755:/x/../y",
-            "1:2:10000:/x",
-        ] {
-            assert!(
-                text.parse::<Folder>().unwrap_err().contains("uid:gid:mode:path"),
-                "{text}"
-            );
+        for text in ["", "1:2:3", "1:2:8:/x", "a:2:755:/x", "1:2:755:x", "1:2:755:/x/../y", "1:2:10000:/x"] {
+            assert!(text.parse::<Folder>().unwrap_err().contains("uid:gid:mode:path"), "{text}");
         }
     }
 }

@@ -56,11 +56,7 @@ impl Cgroup {
             return first_with([mount.join(path), mount], "memory.oom_control", Version::One);
         }
         let path = line(str::is_empty)?;
-        first_with(
-            [mount.join(path), mount.to_owned()],
-            "memory.events",
-            Version::Two,
-        )
+        first_with([mount.join(path), mount.to_owned()], "memory.events", Version::Two)
     }
 
     /// Kills by the kernel so far.
@@ -78,11 +74,7 @@ impl Cgroup {
     #[must_use]
     pub fn is_near_limit(&self) -> bool {
         let (usage, limit, inactive) = match self.version {
-            Version::One => (
-                "memory.usage_in_bytes",
-                "memory.limit_in_bytes",
-                "total_inactive_file",
-            ),
+            Version::One => ("memory.usage_in_bytes", "memory.limit_in_bytes", "total_inactive_file"),
             Version::Two => ("memory.current", "memory.max", "inactive_file"),
         };
         let (Some(usage), Some(limit)) = (self.number(usage), self.number(limit)) else {
@@ -93,17 +85,12 @@ impl Cgroup {
     }
 
     fn number(&self, file: &str) -> Option<u64> {
-        fs::read_to_string(self.folder.join(file))
-            .ok()?
-            .trim()
-            .parse()
-            .ok()
+        fs::read_to_string(self.folder.join(file)).ok()?.trim().parse().ok()
     }
 
     fn keyed(&self, file: &str, key: &str) -> Option<u64> {
         let text = fs::read_to_string(self.folder.join(file)).ok()?;
-        text.lines()
-            .find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+        text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
     }
 }
 
@@ -124,10 +111,7 @@ mod tests {
     #[test]
     fn version_2_as_a_container_sees_it() {
         let dir = files(&[
-            (
-                "memory.events",
-                "low 0\nhigh 0\nmax 5\noom 2\noom_kill 3\noom_group_kill 0\n",
-            ),
+            ("memory.events", "low 0\nhigh 0\nmax 5\noom 2\noom_kill 3\noom_group_kill 0\n"),
             ("memory.current", "990\n"),
             ("memory.max", "1000\n"),
             ("memory.stat", "anon 5\ninactive_file 5\nactive_file 9\n"),
@@ -142,10 +126,8 @@ mod tests {
 
     #[test]
     fn version_1_by_path_or_by_mount() {
-        let dir = files(&[(
-            "memory/kube/x/memory.oom_control",
-            "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
-        )]);
+        let dir =
+            files(&[("memory/kube/x/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")]);
         let own = "9:name=systemd:/\n4:cpu,memory:/kube/x\n0::/\n";
         assert_eq!(Cgroup::find_in(dir.path(), own).unwrap().oom_kills(), Some(1));
         let dir = files(&[("memory/memory.oom_control", "oom_kill 7\n")]);

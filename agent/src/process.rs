@@ -26,10 +26,7 @@ impl ProcessId {
     /// The process that has this number now; `None` when there is none.
     #[must_use]
     pub fn of(pid: Pid) -> Option<Self> {
-        Some(Self {
-            pid: pid.as_raw(),
-            start_time: read_stat(pid.as_raw())?.start_time,
-        })
+        Some(Self { pid: pid.as_raw(), start_time: read_stat(pid.as_raw())?.start_time })
     }
 
     /// Whether it is still there (a zombie is).
@@ -54,11 +51,7 @@ fn read_stat(pid: i32) -> Option<Stat> {
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
     let start_time = fields.nth(17)?.parse().ok()?;
-    Some(Stat {
-        state,
-        parent,
-        start_time,
-    })
+    Some(Stat { state, parent, start_time })
 }
 
 /// The living descendants of a process, zombies left out, parents before children.
@@ -107,12 +100,7 @@ pub fn resident_bytes(root: Pid) -> u64 {
         let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
         text.split(' ').nth(1)?.parse::<u64>().ok()
     };
-    descendants(root)
-        .into_iter()
-        .chain([root])
-        .filter_map(resident)
-        .sum::<u64>()
-        * page
+    descendants(root).into_iter().chain([root]).filter_map(resident).sum::<u64>() * page
 }
 
 /// A descriptor that becomes readable when the process ends.
@@ -161,9 +149,7 @@ pub fn signal_group(group: Pid, number: i32) -> nix::Result<()> {
 /// Those of `sigqueue(3)`.
 #[allow(unsafe_code, reason = "no safe wrapper exists")]
 pub fn queue_signal(pid: Pid, signal: Signal, value: i32) -> nix::Result<()> {
-    let value = libc::sigval {
-        sival_ptr: std::ptr::without_provenance_mut(value.unsigned_abs() as usize),
-    };
+    let value = libc::sigval { sival_ptr: std::ptr::without_provenance_mut(value.unsigned_abs() as usize) };
     // SAFETY: the value is a number that is never used as a pointer.
     Errno::result(unsafe { libc::sigqueue(pid.as_raw(), signal as i32, value) }).map(drop)
 }
@@ -171,9 +157,7 @@ pub fn queue_signal(pid: Pid, signal: Signal, value: i32) -> nix::Result<()> {
 /// Milliseconds since 1970, the machine's clock.
 #[must_use]
 pub fn unix_ms() -> i64 {
-    let since = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
@@ -193,13 +177,7 @@ mod tests {
     fn a_process_is_told_apart_by_its_start_time() {
         let me = ProcessId::of(nix::unistd::getpid()).unwrap();
         assert!(me.is_alive());
-        assert!(
-            !ProcessId {
-                start_time: me.start_time + 1,
-                ..me
-            }
-            .is_alive()
-        );
+        assert!(!ProcessId { start_time: me.start_time + 1, ..me }.is_alive());
     }
 
     #[test]

@@ -88,18 +88,11 @@ pub enum ServeError {
 /// # Errors
 /// The first part that can't be set up, or ends.
 pub async fn serve(options: Options) -> Result<(), ServeError> {
-    let Options {
-        dir,
-        runs,
-        tls,
-        health_port,
-    } = options;
+    let Options { dir, runs, tls, health_port } = options;
     let folder = |path: PathBuf| move |source| ServeError::Folder { path, source };
     fs::create_dir_all(dir.path()).map_err(folder(dir.path().into()))?;
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).map_err(folder(dir.path().into()))?;
-    let registry = Registry::open(dir.clone(), runs)
-        .await
-        .map_err(folder(dir.runs()))?;
+    let registry = Registry::open(dir.clone(), runs).await.map_err(folder(dir.runs()))?;
     let key = tls::ServerKey::open(&dir.tls(), registry.boot_id())
         .map_err(|error| ServeError::Tls(error.to_string()))?;
     let socket = bind_socket(&dir).map_err(folder(dir.socket()))?;
@@ -113,9 +106,7 @@ pub async fn serve(options: Options) -> Result<(), ServeError> {
     if let Some((wanted, client_ca)) = tls {
         let listener = bind_port(wanted).await?;
         port = listener.local_addr().ok().map(|address| address.port());
-        let server = builder()
-            .tls_config(key.server_config(&client_ca))?
-            .add_service(service(&registry));
+        let server = builder().tls_config(key.server_config(&client_ca))?.add_service(service(&registry));
         // An answer that is small isn't held back until the one before is acknowledged.
         let incoming = TcpListenerStream::new(listener).map(|stream| {
             if let Ok(stream) = &stream {
@@ -147,9 +138,7 @@ pub async fn serve(options: Options) -> Result<(), ServeError> {
 }
 
 fn builder() -> Server {
-    Server::builder()
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE))
+    Server::builder().http2_keepalive_interval(Some(KEEPALIVE)).http2_keepalive_timeout(Some(KEEPALIVE))
 }
 
 fn service(registry: &Arc<Registry>) -> AgentServer<Service> {
@@ -182,9 +171,7 @@ async fn bind_port(port: u16) -> Result<TcpListener, ServeError> {
         Ok(listener) => Ok(listener),
         Err(_) => {
             let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
-            TcpListener::bind(address)
-                .await
-                .map_err(|source| ServeError::Listen { port, source })
+            TcpListener::bind(address).await.map_err(|source| ServeError::Listen { port, source })
         }
     }
 }

@@ -29,10 +29,7 @@ pub fn main() -> ExitCode {
     match run_job() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(
-                io::stderr(),
-                "{{\"level\":\"ERROR\",\"message\":\"shim: {error}\"}}"
-            );
+            let _ = writeln!(io::stderr(), "{{\"level\":\"ERROR\",\"message\":\"shim: {error}\"}}");
             ExitCode::FAILURE
         }
     }
@@ -57,10 +54,9 @@ fn run_job() -> io::Result<()> {
     leftover.drain_in_background(lock);
     write_record(&dir, &record).or_else(|_| {
         // A full disk: the record is worth more than the output.
-        for (stream, kept) in [
-            (Stream::Stdout, &mut record.stdout.kept),
-            (Stream::Stderr, &mut record.stderr.kept),
-        ] {
+        for (stream, kept) in
+            [(Stream::Stdout, &mut record.stdout.kept), (Stream::Stderr, &mut record.stderr.kept)]
+        {
             kept.lost_from = Some(0);
             let _ = std::fs::remove_file(dir.stream(stream));
         }
@@ -74,14 +70,7 @@ fn write_record(dir: &RunDir, record: &RunRecord) -> io::Result<()> {
 
 /// What the shim reads from its `signalfd`.
 fn watched_signals() -> SigSet {
-    [
-        Signal::SIGCHLD,
-        Signal::SIGTERM,
-        Signal::SIGUSR1,
-        Signal::SIGUSR2,
-        Signal::SIGINT,
-        Signal::SIGHUP,
-    ]
-    .into_iter()
-    .collect()
+    [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGINT, Signal::SIGHUP]
+        .into_iter()
+        .collect()
 }

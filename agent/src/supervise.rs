@@ -40,26 +40,13 @@ pub fn supervise(dir: &AgentDir, serve_args: &[std::ffi::OsString]) -> io::Resul
     std::fs::create_dir_all(dir.path())?;
     let boot_id = new_boot_id()?;
     write_whole(&dir.boot_id(), boot_id.as_bytes())?;
-    let pace = Pace {
-        next: Instant::now(),
-        pause: RESTART.0,
-    };
-    let mut supervisor = Supervisor {
-        serve_args,
-        boot_id,
-        before,
-        serve: None,
-        pace,
-        stopping: false,
-    };
+    let pace = Pace { next: Instant::now(), pause: RESTART.0 };
+    let mut supervisor = Supervisor { serve_args, boot_id, before, serve: None, pace, stopping: false };
     supervisor.start_serve();
     loop {
         supervisor.wait(&signals);
         while let Ok(Some(info)) = signals.read_signal() {
-            if !matches!(
-                Signal::try_from(info.ssi_signo.cast_signed()),
-                Ok(Signal::SIGCHLD)
-            ) {
+            if !matches!(Signal::try_from(info.ssi_signo.cast_signed()), Ok(Signal::SIGCHLD)) {
                 supervisor.stop();
             }
         }
@@ -82,15 +69,9 @@ struct Pace {
 impl Pace {
     fn after_death(self, lived: Duration, now: Instant) -> Self {
         if lived >= STEADY {
-            return Self {
-                next: now,
-                pause: RESTART.0,
-            };
+            return Self { next: now, pause: RESTART.0 };
         }
-        Self {
-            next: now + self.pause,
-            pause: (self.pause * 2).min(RESTART.1),
-        }
+        Self { next: now + self.pause, pause: (self.pause * 2).min(RESTART.1) }
     }
 }
 
@@ -156,11 +137,7 @@ impl Supervisor<'_> {
 
 fn spawn_serve(args: &[std::ffi::OsString], boot_id: &str, mask: SigSet) -> io::Result<Pid> {
     let mut command = Command::new("/proc/self/exe");
-    command
-        .arg0("drydock-agent")
-        .arg("serve")
-        .args(args)
-        .env(BOOT_ID_ENV, boot_id);
+    command.arg0("drydock-agent").arg("serve").args(args).env(BOOT_ID_ENV, boot_id);
     let unblock = move || sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None).map_err(io::Error::from);
     // SAFETY: one system call between fork and exec, on a copied value.
     #[allow(unsafe_code, reason = "the signal mask is inherited otherwise")]
@@ -168,9 +145,7 @@ fn spawn_serve(args: &[std::ffi::OsString], boot_id: &str, mask: SigSet) -> io::
         command.pre_exec(unblock)
     };
     let child = command.spawn()?;
-    i32::try_from(child.id())
-        .map(Pid::from_raw)
-        .map_err(io::Error::other)
+    i32::try_from(child.id()).map(Pid::from_raw).map_err(io::Error::other)
 }
 
 /// Kills whatever is left below this process, bounded.
@@ -204,10 +179,7 @@ mod tests {
     #[test]
     fn a_serve_that_keeps_dying_is_started_ever_later() {
         let now = Instant::now();
-        let mut pace = Pace {
-            next: now,
-            pause: RESTART.0,
-        };
+        let mut pace = Pace { next: now, pause: RESTART.0 };
         let mut waits = Vec::new();
         for _ in 0..9 {
             pace = pace.after_death(Duration::ZERO, now);

@@ -47,19 +47,13 @@ impl Accounts {
     /// Reads both files below `root`; one that isn't there is empty.
     #[must_use]
     pub fn read(root: &Path) -> Self {
-        Self {
-            passwd: read_bounded(&root.join("etc/passwd")),
-            group: read_bounded(&root.join("etc/group")),
-        }
+        Self { passwd: read_bounded(&root.join("etc/passwd")), group: read_bounded(&root.join("etc/group")) }
     }
 
     /// Accounts from texts in the format of the two files.
     #[must_use]
     pub fn from_texts(passwd: &str, group: &str) -> Self {
-        Self {
-            passwd: passwd.to_owned(),
-            group: group.to_owned(),
-        }
+        Self { passwd: passwd.to_owned(), group: group.to_owned() }
     }
 
     /// Resolves `name`, `uid`, or either with `:group`. A number needs no entry. With a group given there are no
@@ -68,9 +62,7 @@ impl Accounts {
     /// # Errors
     /// A name that the image doesn't have.
     pub fn resolve(&self, spec: &str) -> Result<User, UserError> {
-        let (who, group) = spec
-            .split_once(':')
-            .map_or((spec, None), |(who, group)| (who, Some(group)));
+        let (who, group) = spec.split_once(':').map_or((spec, None), |(who, group)| (who, Some(group)));
         let entry = self.users().find(|entry| entry.name == who);
         let entry = entry.or_else(|| {
             let uid = who.parse::<u32>().ok()?;
@@ -106,32 +98,19 @@ impl Accounts {
     }
 
     fn resolve_group(&self, group: &str) -> Result<u32, UserError> {
-        let named = self
-            .groups()
-            .find(|(name, _, _)| *name == group)
-            .map(|(_, gid, _)| gid);
-        named
-            .or_else(|| group.parse().ok())
-            .ok_or_else(|| UserError::NoGroup(group.to_owned()))
+        let named = self.groups().find(|(name, _, _)| *name == group).map(|(_, gid, _)| gid);
+        named.or_else(|| group.parse().ok()).ok_or_else(|| UserError::NoGroup(group.to_owned()))
     }
 
     fn users(&self) -> impl Iterator<Item = PasswdEntry<'_>> {
         self.passwd.lines().filter_map(|line| {
             let mut fields = line.split(':');
-            let name = fields
-                .next()
-                .filter(|name| !name.is_empty() && !name.starts_with(['#', '+', '-']))?;
+            let name = fields.next().filter(|name| !name.is_empty() && !name.starts_with(['#', '+', '-']))?;
             let uid = fields.nth(1)?.parse().ok()?;
             let gid = fields.next()?.parse().ok()?;
             let home = fields.nth(1).unwrap_or_default();
             let shell = fields.next().unwrap_or_default().trim_end();
-            Some(PasswdEntry {
-                name,
-                uid,
-                gid,
-                home,
-                shell,
-            })
+            Some(PasswdEntry { name, uid, gid, home, shell })
         })
     }
 
@@ -155,14 +134,7 @@ struct PasswdEntry<'a> {
 
 /// A number without an entry has group 0 alone, as container runtimes have it.
 fn unknown(uid: u32) -> User {
-    User {
-        uid,
-        gid: 0,
-        groups: vec![0],
-        name: uid.to_string(),
-        home: "/".into(),
-        shell: None,
-    }
+    User { uid, gid: 0, groups: vec![0], name: uid.to_string(), home: "/".into(), shell: None }
 }
 
 fn read_bounded(path: &Path) -> String {
@@ -190,10 +162,7 @@ mod tests {
     #[test]
     fn a_name_has_all_its_groups() {
         let user = accounts().resolve("dev").unwrap();
-        assert_eq!(
-            (user.uid, user.gid, user.groups),
-            (1000, 1001, vec![1001, 27, 998])
-        );
+        assert_eq!((user.uid, user.gid, user.groups), (1000, 1001, vec![1001, 27, 998]));
         assert_eq!(
             (user.home.as_path(), user.shell.unwrap().as_path()),
             (Path::new("/home/dev"), Path::new("/bin/zsh"))
@@ -218,15 +187,9 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        assert_eq!(
-            accounts().resolve("nobody"),
-            Err(UserError::NoUser("nobody".into()))
-        );
+        assert_eq!(accounts().resolve("nobody"), Err(UserError::NoUser("nobody".into())));
         assert_eq!(accounts().resolve("dev:x"), Err(UserError::NoGroup("x".into())));
-        assert_eq!(
-            accounts().resolve("broken"),
-            Err(UserError::NoUser("broken".into()))
-        );
+        assert_eq!(accounts().resolve("broken"), Err(UserError::NoUser("broken".into())));
         assert_eq!(accounts().resolve("bare").unwrap().home, Path::new("/"));
         assert_eq!(Accounts::default().resolve("0").unwrap().uid, 0);
     }

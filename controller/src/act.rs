@@ -108,15 +108,10 @@ pub(crate) async fn write_status<O: Stored>(
         },
         "status": status,
     });
-    let params = PostParams {
-        field_manager: Some(label::FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
+    let params = PostParams { field_manager: Some(label::FIELD_MANAGER.to_owned()), ..PostParams::default() };
     let call = Call::new("update the status of", &subject.resource, &subject.reference);
     let bytes = body.to_string().into_bytes();
-    let request = call
-        .request()
-        .replace_subresource("status", &call.object.name, &params, bytes);
+    let request = call.request().replace_subresource("status", &call.object.name, &params, bytes);
     let object: O = match call.send(context, request).await {
         // It is gone, and with it whatever its status would have said.
         Err(error) if error.is_not_found() => return Ok(()),
@@ -130,9 +125,7 @@ async fn apply(context: &Context, object: &Object) -> Result<(), Error> {
     let reference = ObjectRef::new(&object.namespace, &object.name);
     let call = Call::new("apply", &object.resource, &reference);
     let params = PatchParams::apply(label::FIELD_MANAGER).force();
-    let request = call
-        .request()
-        .patch(&object.name, &params, &Patch::Apply(&object.json));
+    let request = call.request().patch(&object.name, &params, &Patch::Apply(&object.json));
     let answer: Value = call.send(context, request).await?;
     context.stores.absorb(&object.resource, &answer);
     context.conflicts.forget(&object.resource.kind, &reference);
@@ -142,13 +135,8 @@ async fn apply(context: &Context, object: &Object) -> Result<(), Error> {
 async fn create(context: &Context, object: &Object) -> Result<(), Error> {
     let reference = ObjectRef::new(&object.namespace, &object.name);
     let call = Call::new("create", &object.resource, &reference);
-    let params = PostParams {
-        field_manager: Some(label::FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
-    let request = call
-        .request()
-        .create(&params, object.json.to_string().into_bytes());
+    let params = PostParams { field_manager: Some(label::FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    let request = call.request().create(&params, object.json.to_string().into_bytes());
     let answer: Value = match call.send(context, request).await {
         Err(error) if is_taken(&error) => read_back(context, object, &reference).await?,
         answer => answer?,
@@ -169,20 +157,15 @@ async fn read_back(context: &Context, object: &Object, reference: &ObjectRef) ->
     let kind = object.resource.kind.clone();
     context.conflicts.remember(&kind, reference);
     tracing::warn!(kind, object = %reference, "the name is taken by an object that isn't ours: it is left alone");
-    Err(Error::Foreign {
-        kind,
-        object: reference.clone(),
-    })
+    Err(Error::Foreign { kind, object: reference.clone() })
 }
 
 /// Whose an object is: the uid of its controller, else the workspace in its annotation.
 fn owner(object: &Value) -> Option<&str> {
     let meta = object.get("metadata")?;
     let owners = meta.get("ownerReferences").and_then(Value::as_array);
-    let controller = owners
-        .into_iter()
-        .flatten()
-        .find(|o| o.get("controller").and_then(Value::as_bool) == Some(true));
+    let controller =
+        owners.into_iter().flatten().find(|o| o.get("controller").and_then(Value::as_bool) == Some(true));
     if let Some(controller) = controller {
         return controller.get("uid")?.as_str();
     }
@@ -216,9 +199,7 @@ pub(crate) async fn delete(context: &Context, deletion: &Deletion) -> Result<(),
     };
     match left {
         Some(left) => context.stores.absorb(&deletion.resource, &left),
-        None => context
-            .stores
-            .forget(&deletion.resource, &reference, &deletion.uid),
+        None => context.stores.forget(&deletion.resource, &reference, &deletion.uid),
     }
     Ok(())
 }
@@ -260,13 +241,9 @@ async fn write_finalizers(
         "resourceVersion": subject.resource_version,
         "finalizers": finalizers,
     }});
-    let params = PatchParams {
-        field_manager: Some(label::FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    let request = call
-        .request()
-        .patch(&call.object.name, &params, &Patch::Merge(&patch));
+    let params =
+        PatchParams { field_manager: Some(label::FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let request = call.request().patch(&call.object.name, &params, &Patch::Merge(&patch));
     let answer: Value = match call.send(context, request).await {
         Err(error) if error.is_not_found() => {
             subject.is_gone = true;
@@ -279,9 +256,7 @@ async fn write_finalizers(
         version.clone_into(&mut subject.resource_version);
     }
     if subject.is_gone {
-        context
-            .stores
-            .forget(&subject.resource, &subject.reference, &subject.uid);
+        context.stores.forget(&subject.resource, &subject.reference, &subject.uid);
     } else {
         context.stores.absorb(&subject.resource, &answer);
     }
@@ -324,18 +299,11 @@ type Prepared = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
 
 impl<'a> Call<'a> {
     fn new(verb: &'static str, resource: &'a ApiResource, object: &'a ObjectRef) -> Self {
-        Self {
-            verb,
-            resource,
-            object,
-        }
+        Self { verb, resource, object }
     }
 
     fn request(&self) -> Request {
-        Request::new(DynamicObject::url_path(
-            self.resource,
-            Some(&self.object.namespace),
-        ))
+        Request::new(DynamicObject::url_path(self.resource, Some(&self.object.namespace)))
     }
 
     async fn send<T: serde::de::DeserializeOwned>(
@@ -350,9 +318,7 @@ impl<'a> Call<'a> {
     /// Sends a deletion; answers what is left of the object, if that was said.
     async fn send_status(&self, context: &Context, request: Prepared) -> Result<Option<Value>, Error> {
         let request = request.map_err(|e| self.error(kube::Error::BuildRequest(e)))?;
-        let answer = self
-            .bounded(context, context.client.request_status::<Value>(request))
-            .await?;
+        let answer = self.bounded(context, context.client.request_status::<Value>(request)).await?;
         Ok(answer.left())
     }
 
@@ -402,18 +368,13 @@ mod tests {
         assert_eq!(owner(&child), Some("b"));
         let claim = json!({"metadata": {"annotations": {label::WORKSPACE_UID: "c"}}});
         assert_eq!(owner(&claim), Some("c"));
-        assert_eq!(
-            owner(&json!({"metadata": {"ownerReferences": [{"uid": "a"}]}})),
-            None
-        );
+        assert_eq!(owner(&json!({"metadata": {"ownerReferences": [{"uid": "a"}]}})), None);
     }
 
     #[test]
     fn a_deletion_is_the_end_without_grace_and_finalizers() {
         assert!(is_end(&json!({"metadata": {"deletionGracePeriodSeconds": 0}})));
         assert!(!is_end(&json!({"metadata": {"deletionGracePeriodSeconds": 30}})));
-        assert!(!is_end(
-            &json!({"metadata": {"deletionGracePeriodSeconds": 0, "finalizers": ["x"]}})
-        ));
+        assert!(!is_end(&json!({"metadata": {"deletionGracePeriodSeconds": 0, "finalizers": ["x"]}})));
     }
 }

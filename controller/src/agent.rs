@@ -105,11 +105,7 @@ impl Hub {
                 let pod = call.pod.clone();
                 self.with_session(&pod, |session| session.start(*call));
             }
-            AgentCall::Cancel {
-                pod,
-                run_uid,
-                attempt,
-            } => {
+            AgentCall::Cancel { pod, run_uid, attempt } => {
                 self.with_session(&pod, |session| session.cancel(run_uid, attempt));
             }
             AgentCall::Seal { pod, boot_id } => self.with_session(&pod, |session| session.seal(boot_id)),
@@ -149,9 +145,7 @@ impl Hub {
             tracing::debug!(pod = pod.name, "asked of a pod that isn't there");
             return;
         }
-        let session = sessions
-            .entry(pod.uid.clone())
-            .or_insert_with(|| Session::open(self, pod.clone()));
+        let session = sessions.entry(pod.uid.clone()).or_insert_with(|| Session::open(self, pod.clone()));
         ask(session);
     }
 

@@ -48,21 +48,13 @@ async fn write(context: &Context) -> kube::Result<()> {
     let map = ConfigMap {
         metadata: ObjectMeta {
             name: Some(NAME.to_owned()),
-            labels: Some(BTreeMap::from([(
-                label::MANAGED_BY.to_owned(),
-                label::MANAGER.to_owned(),
-            )])),
+            labels: Some(BTreeMap::from([(label::MANAGED_BY.to_owned(), label::MANAGER.to_owned())])),
             ..ObjectMeta::default()
         },
         data: Some(wanted),
         ..ConfigMap::default()
     };
-    maps.patch(
-        NAME,
-        &PatchParams::apply(label::FIELD_MANAGER).force(),
-        &Patch::Apply(&map),
-    )
-    .await?;
+    maps.patch(NAME, &PatchParams::apply(label::FIELD_MANAGER).force(), &Patch::Apply(&map)).await?;
     Ok(())
 }
 
@@ -71,15 +63,9 @@ fn content(context: &Context) -> BTreeMap<String, String> {
     let general = &configuration.general;
     let mut content = BTreeMap::from([
         ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
-        (
-            "environments.enabled".to_owned(),
-            general.environments.enabled.to_string(),
-        ),
+        ("environments.enabled".to_owned(), general.environments.enabled.to_string()),
         ("runs.hostPolicy".to_owned(), general.runs.host_policy.to_string()),
-        (
-            "runs.maxTimeout".to_owned(),
-            format!("{}s", general.runs.max_timeout.0.as_secs()),
-        ),
+        ("runs.maxTimeout".to_owned(), format!("{}s", general.runs.max_timeout.0.as_secs())),
     ]);
     for (namespace, settings) in &configuration.namespaces {
         if settings.environments.enabled != general.environments.enabled {

@@ -46,11 +46,7 @@ pub enum ConfigurationError {
 }
 
 fn listed(entries: &[SettingError]) -> String {
-    entries
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join("; ")
+    entries.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Reads the file.
@@ -84,10 +80,7 @@ pub async fn follow(path: PathBuf, context: Arc<Context>, health: Arc<Health>) {
             }
             Err(error) => {
                 let error = crate::reconcile::chain(&error);
-                tracing::error!(
-                    error,
-                    "the changed configuration isn't taken: the old one stays in force"
-                );
+                tracing::error!(error, "the changed configuration isn't taken: the old one stays in force");
                 health.set_configuration(Some(format!("the changed configuration isn't taken: {error}")));
             }
         }
@@ -98,27 +91,18 @@ async fn content(path: &Path) -> Result<String, ConfigurationError> {
     let read = async {
         let size = tokio::fs::metadata(path).await?.len();
         if size > LONGEST {
-            return Err(std::io::Error::other(format!(
-                "it has {size} bytes; at most {LONGEST} are read"
-            )));
+            return Err(std::io::Error::other(format!("it has {size} bytes; at most {LONGEST} are read")));
         }
         tokio::fs::read_to_string(path).await
     };
-    read.await.map_err(|source| ConfigurationError::Read {
-        path: path.to_owned(),
-        source,
-    })
+    read.await.map_err(|source| ConfigurationError::Read { path: path.to_owned(), source })
 }
 
 fn parse(path: &Path, content: &str) -> Result<Configuration, ConfigurationError> {
-    let file: Value = serde_saphyr::from_str(content).map_err(|error| ConfigurationError::Syntax {
-        path: path.to_owned(),
-        message: error.to_string(),
-    })?;
-    Configuration::read(&file).map_err(|entries| ConfigurationError::Entries {
-        path: path.to_owned(),
-        entries,
-    })
+    let file: Value = serde_saphyr::from_str(content)
+        .map_err(|error| ConfigurationError::Syntax { path: path.to_owned(), message: error.to_string() })?;
+    Configuration::read(&file)
+        .map_err(|entries| ConfigurationError::Entries { path: path.to_owned(), entries })
 }
 
 #[cfg(test)]
@@ -137,10 +121,7 @@ mod tests {
             "apiVersion: drydock.dev/config/v1alpha1\nruns:\n  maxConcurrentRuns: 0\n  ttl: 1h\nenvironments:\n  idleTimeout: 0s\n",
         );
         let bad = bad.unwrap_err();
-        assert!(
-            bad.contains("runs.maxConcurrentRuns") && bad.contains("environments.idleTimeout"),
-            "{bad}"
-        );
+        assert!(bad.contains("runs.maxConcurrentRuns") && bad.contains("environments.idleTimeout"), "{bad}");
         assert!(parsed("runs: [").unwrap_err().contains("isn't YAML"));
     }
 }

@@ -47,11 +47,7 @@ pub struct Writer(mpsc::Receiver<Event>);
 /// Makes both sides; `instance` is the name of this controller's pod.
 pub fn channel(instance: String) -> (Events, Writer) {
     let (queue, receiver) = mpsc::channel(QUEUE);
-    let events = Events {
-        queue,
-        buckets: Mutex::default(),
-        instance,
-    };
+    let events = Events { queue, buckets: Mutex::default(), instance };
     (events, Writer(receiver))
 }
 
@@ -75,12 +71,8 @@ impl Events {
         if buckets.len() >= REMEMBERED {
             buckets.clear();
         }
-        let bucket = buckets
-            .entry((uid.to_owned(), reason.to_owned()))
-            .or_insert(Bucket {
-                left: BURST,
-                since: now,
-            });
+        let bucket =
+            buckets.entry((uid.to_owned(), reason.to_owned())).or_insert(Bucket { left: BURST, since: now });
         let refills = now.duration_since(bucket.since).as_secs() / REFILL.as_secs();
         if let Ok(refills) = u32::try_from(refills)
             && refills > 0
@@ -94,11 +86,7 @@ impl Events {
     }
 
     fn event(&self, subject: &Subject, notice: Notice) -> Event {
-        let Notice {
-            kind,
-            reason,
-            mut message,
-        } = notice;
+        let Notice { kind, reason, mut message } = notice;
         if message.len() > NOTE {
             message.truncate(message.floor_char_boundary(NOTE - 3));
             message.push('…');
@@ -109,12 +97,7 @@ impl Events {
             hash.update(part.as_bytes());
             hash.update([0]);
         }
-        let suffix: String = hash
-            .finalize()
-            .iter()
-            .take(8)
-            .map(|b| format!("{b:02x}"))
-            .collect();
+        let suffix: String = hash.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect();
         let namespace = subject.reference.namespace.clone();
         Event {
             metadata: ObjectMeta {

@@ -27,11 +27,7 @@ pub struct Health {
 impl Health {
     /// All is well, once the stores are ready.
     pub fn new(stores: Arc<Stores>, metrics: Arc<Metrics>) -> Self {
-        Self {
-            stores,
-            metrics,
-            configuration: Mutex::default(),
-        }
+        Self { stores, metrics, configuration: Mutex::default() }
     }
 
     /// Says what is wrong with a changed configuration; `None`: the file is in force.
@@ -49,18 +45,12 @@ impl Health {
     /// Why the controller isn't ready, if it isn't.
     pub fn is_unready(&self) -> Option<String> {
         let health = self.stores.health();
-        let missing: Vec<&str> = health
-            .iter()
-            .filter(|(_, h)| !h.is_listed())
-            .map(|(kind, _)| *kind)
-            .collect();
+        let missing: Vec<&str> =
+            health.iter().filter(|(_, h)| !h.is_listed()).map(|(kind, _)| *kind).collect();
         if !missing.is_empty() {
             return Some(format!("not listed yet: {}", missing.join(", ")));
         }
-        self.configuration
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.configuration.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Serves both ports until the process ends.

@@ -58,11 +58,7 @@ enum LeaseError {
 impl Elector {
     /// A candidate; `identity` must be no other process's.
     pub fn new(client: Client, namespace: &str, identity: String) -> Self {
-        Self {
-            leases: Api::namespaced(client, namespace),
-            identity,
-            seen: None,
-        }
+        Self { leases: Api::namespaced(client, namespace), identity, seen: None }
     }
 
     /// Waits until this candidate leads.
@@ -70,11 +66,7 @@ impl Elector {
         loop {
             match self.attempt().await {
                 Ok(Some(lease)) => {
-                    return Leadership {
-                        leases: self.leases,
-                        lease,
-                        renewed: Instant::now(),
-                    };
+                    return Leadership { leases: self.leases, lease, renewed: Instant::now() };
                 }
                 Ok(None) => {}
                 Err(error) => tracing::warn!(error = crate::reconcile::chain(&error), "no try for the lease"),
@@ -110,10 +102,7 @@ impl Elector {
         match &self.seen {
             Some(seen) if seen.version == version => seen.since.elapsed() >= DURATION,
             _ => {
-                self.seen = Some(Seen {
-                    version: version.to_owned(),
-                    since: Instant::now(),
-                });
+                self.seen = Some(Seen { version: version.to_owned(), since: Instant::now() });
                 false
             }
         }
@@ -122,10 +111,7 @@ impl Elector {
     fn first(&self) -> Lease {
         let now = MicroTime(Timestamp::now());
         Lease {
-            metadata: ObjectMeta {
-                name: Some(NAME.to_owned()),
-                ..ObjectMeta::default()
-            },
+            metadata: ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() },
             spec: Some(LeaseSpec {
                 holder_identity: Some(self.identity.clone()),
                 lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
@@ -160,10 +146,7 @@ impl Leadership {
                 Ok(Ok(())) => self.renewed = Instant::now(),
                 Ok(Err(LeaseError::Lost)) => return false,
                 Ok(Err(error)) => {
-                    tracing::warn!(
-                        error = crate::reconcile::chain(&error),
-                        "the lease wasn't renewed"
-                    );
+                    tracing::warn!(error = crate::reconcile::chain(&error), "the lease wasn't renewed");
                 }
                 Err(_) => {}
             }
@@ -181,9 +164,7 @@ impl Leadership {
             Ok(lease) => self.lease = lease,
             Err(LeaseError::Api(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
                 // Written by us and not heard of, touched by somebody, or another's.
-                let there = bounded(self.leases.get_opt(NAME))
-                    .await?
-                    .ok_or(LeaseError::Lost)?;
+                let there = bounded(self.leases.get_opt(NAME)).await?.ok_or(LeaseError::Lost)?;
                 if holder(&there) != holder(&self.lease) {
                     return Err(LeaseError::Lost);
                 }

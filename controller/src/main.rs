@@ -10,13 +10,7 @@ use drydock_controller::{release, run, telemetry};
 #[command(name = "drydock-controller", version, disable_help_subcommand = true)]
 struct CommandLine {
     /// What is logged: a level, or a filter in tracing's syntax
-    #[arg(
-        long,
-        env = "DRYDOCK_LOG",
-        value_name = "FILTER",
-        default_value = "info",
-        global = true
-    )]
+    #[arg(long, env = "DRYDOCK_LOG", value_name = "FILTER", default_value = "info", global = true)]
     log: String,
     /// How a line of the log looks
     #[arg(long, env = "DRYDOCK_LOG_FORMAT", value_enum, default_value_t, global = true)]

@@ -73,26 +73,14 @@ impl Metrics {
         let mut counter = |name: &str, help: &str, family: &Family<Labels, Counter>| {
             registry.register(name, help, family.clone());
         };
-        counter(
-            "controller_runtime_reconcile",
-            "Passes, by controller and result",
-            &self.reconciles,
-        );
+        counter("controller_runtime_reconcile", "Passes, by controller and result", &self.reconciles);
         counter(
             "controller_runtime_reconcile_errors",
             "Passes that failed, by controller and class",
             &self.errors,
         );
-        counter(
-            "controller_runtime_reconcile_panics",
-            "Passes that panicked, by controller",
-            &self.panics,
-        );
-        counter(
-            "drydock_api_calls",
-            "Calls of the API server by act, by verb and kind",
-            &self.calls,
-        );
+        counter("controller_runtime_reconcile_panics", "Passes that panicked, by controller", &self.panics);
+        counter("drydock_api_calls", "Calls of the API server by act, by verb and kind", &self.calls);
         counter("drydock_runs", "Tool runs that ended, by outcome", &self.outcomes);
         registry.register(
             "controller_runtime_reconcile_time_seconds",
@@ -130,17 +118,12 @@ impl Metrics {
     }
 
     pub(crate) fn failed(&self, kind: &'static str, class: Class) {
-        let labels = vec![
-            ("controller", kind.to_owned()),
-            ("class", class.as_str().to_owned()),
-        ];
+        let labels = vec![("controller", kind.to_owned()), ("class", class.as_str().to_owned())];
         self.errors.get_or_create(&labels).inc();
     }
 
     pub(crate) fn panicked(&self, kind: &'static str) {
-        self.panics
-            .get_or_create(&vec![("controller", kind.to_owned())])
-            .inc();
+        self.panics.get_or_create(&vec![("controller", kind.to_owned())]).inc();
     }
 
     pub(crate) fn called(&self, verb: &'static str, kind: &str) {

@@ -154,12 +154,7 @@ impl<'a> Loops<'a> {
         stop: CancellationToken,
         tasks: &'a mut tokio::task::JoinSet<()>,
     ) -> Self {
-        Self {
-            context,
-            lead,
-            stop,
-            tasks,
-        }
+        Self { context, lead, stop, tasks }
     }
 
     /// Starts the loop of a kind.

@@ -36,12 +36,7 @@ pub struct Options {
     #[arg(long = "watch-namespace", value_name = "NAME")]
     pub watch_namespaces: Vec<String>,
     /// The operator's own namespace
-    #[arg(
-        long,
-        env = "POD_NAMESPACE",
-        value_name = "NAME",
-        default_value = "drydock-system"
-    )]
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME", default_value = "drydock-system")]
     pub namespace: String,
 }
 
@@ -52,13 +47,7 @@ pub struct Options {
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let client = crate::client::infer().await?;
     if let Some(deployment) = &options.deployment {
-        scale_down(
-            &client,
-            &options.namespace,
-            deployment,
-            options.selector.as_deref(),
-        )
-        .await?;
+        scale_down(&client, &options.namespace, deployment, options.selector.as_deref()).await?;
     }
     let namespaces: Vec<Option<&str>> = match options.watch_namespaces.as_slice() {
         [] => vec![None],
@@ -79,21 +68,13 @@ async fn scale_down(
 ) -> anyhow::Result<()> {
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), namespace);
     let patch = Patch::Merge(json!({"spec": {"replicas": 0}}));
-    match timeout(
-        DEADLINE,
-        deployments.patch_scale(name, &PatchParams::default(), &patch),
-    )
-    .await?
-    {
+    match timeout(DEADLINE, deployments.patch_scale(name, &PatchParams::default(), &patch)).await? {
         Ok(_) => {}
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
         Err(error) => return Err(error).context("the controller can't be scaled to zero"),
     }
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let params = ListParams {
-        label_selector: selector.map(str::to_owned),
-        ..ListParams::default()
-    };
+    let params = ListParams { label_selector: selector.map(str::to_owned), ..ListParams::default() };
     let end = Instant::now() + STOP;
     while selector.is_some() {
         let there = timeout(DEADLINE, pods.list_metadata(&params)).await??;
@@ -127,11 +108,7 @@ where
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
             Err(error) => return Err(error.into()),
         };
-        for object in page
-            .items
-            .iter()
-            .filter(|o| o.finalizers().iter().any(|f| f == finalizer))
-        {
+        for object in page.items.iter().filter(|o| o.finalizers().iter().any(|f| f == finalizer)) {
             let namespace = object.namespace().unwrap_or_default();
             release_one::<K>(client, &namespace, &object.name_any(), finalizer).await?;
         }
@@ -166,12 +143,7 @@ where
             "resourceVersion": object.resource_version(),
             "finalizers": finalizers,
         }}));
-        match timeout(
-            DEADLINE,
-            api.patch_metadata(name, &PatchParams::default(), &patch),
-        )
-        .await?
-        {
+        match timeout(DEADLINE, api.patch_metadata(name, &PatchParams::default(), &patch)).await? {
             Ok(_) => {
                 tracing::info!(kind = %K::kind(&()), namespace, name, "the finalizer is taken off");
                 return Ok(());
@@ -181,8 +153,5 @@ where
             Err(error) => return Err(error.into()),
         }
     }
-    bail!(
-        "{} {namespace}/{name} keeps changing: its finalizer {finalizer} is still there",
-        K::kind(&())
-    )
+    bail!("{} {namespace}/{name} keeps changing: its finalizer {finalizer} is still there", K::kind(&()))
 }

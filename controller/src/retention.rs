@@ -25,18 +25,11 @@ const AT_ONCE: usize = 8;
 pub async fn sweep(context: Arc<Context>) {
     loop {
         tokio::time::sleep(SWEEP).await;
-        let surplus = surplus(
-            &context.stores.tool_runs.all(),
-            &context.configuration(),
-            context.now(),
-        );
+        let surplus = surplus(&context.stores.tool_runs.all(), &context.configuration(), context.now());
         if surplus.is_empty() {
             continue;
         }
-        tracing::debug!(
-            count = surplus.len(),
-            "finished runs above what is retained are deleted"
-        );
+        tracing::debug!(count = surplus.len(), "finished runs above what is retained are deleted");
         let context = &context;
         let deletions = futures::stream::iter(surplus).for_each_concurrent(AT_ONCE, |run| async move {
             let deletion = deletion(&run);
@@ -55,10 +48,7 @@ pub async fn sweep(context: Arc<Context>) {
 /// The finished runs that go.
 fn surplus(runs: &[Arc<ToolRun>], configuration: &Configuration, now: Timestamp) -> Vec<Arc<ToolRun>> {
     let mut namespaces: BTreeMap<String, Vec<(Timestamp, &Arc<ToolRun>)>> = BTreeMap::new();
-    for run in runs
-        .iter()
-        .filter(|run| run.metadata.deletion_timestamp.is_none())
-    {
+    for run in runs.iter().filter(|run| run.metadata.deletion_timestamp.is_none()) {
         if let Some(finished) = finished(run) {
             let namespace = run.namespace().unwrap_or_default();
             namespaces.entry(namespace).or_default().push((finished, run));
@@ -100,20 +90,14 @@ fn surplus_of(
     }
     let is_old =
         |ended: Timestamp| now.duration_since(ended).unsigned_abs() >= Retained::YOUNG && ended < now;
-    let old = going
-        .into_iter()
-        .map(|at| finished[at])
-        .filter(|(ended, _)| is_old(*ended));
+    let old = going.into_iter().map(|at| finished[at]).filter(|(ended, _)| is_old(*ended));
     old.map(|(_, run)| run.clone()).collect()
 }
 
 fn finished(run: &ToolRun) -> Option<Timestamp> {
     let status = run.status.as_ref()?;
     status.outcome?;
-    let ended = status
-        .finished_at
-        .as_ref()
-        .or(run.metadata.creation_timestamp.as_ref());
+    let ended = status.finished_at.as_ref().or(run.metadata.creation_timestamp.as_ref());
     ended.map(|t| t.0)
 }
 
@@ -163,15 +147,9 @@ mod tests {
 
     fn names(runs: &[Arc<ToolRun>], per_environment: u32, per_namespace: u32) -> Vec<String> {
         let mut configuration = Configuration::default();
-        configuration.general.runs.retained = Retained {
-            per_environment,
-            per_namespace,
-        };
+        configuration.general.runs.retained = Retained { per_environment, per_namespace };
         let now = Timestamp::from_second(1000).unwrap();
-        surplus(runs, &configuration, now)
-            .iter()
-            .map(|r| r.name_any())
-            .collect()
+        surplus(runs, &configuration, now).iter().map(|r| r.name_any()).collect()
     }
 
     #[test]

@@ -46,20 +46,10 @@ pub struct Options {
     #[arg(long, value_enum, default_value_t)]
     pub agent_transport: Transport,
     /// The operator's own namespace
-    #[arg(
-        long,
-        env = "POD_NAMESPACE",
-        value_name = "NAME",
-        default_value = "drydock-system"
-    )]
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME", default_value = "drydock-system")]
     pub namespace: String,
     /// Name of this controller in events and in the lease
-    #[arg(
-        long,
-        env = "POD_NAME",
-        value_name = "NAME",
-        default_value = "drydock-controller"
-    )]
+    #[arg(long, env = "POD_NAME", value_name = "NAME", default_value = "drydock-controller")]
     pub instance: String,
     /// Where /healthz and /readyz are served
     #[arg(long, value_name = "ADDRESS", default_value = "[::]:8081")]
@@ -100,11 +90,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         () = &mut told => return Ok(()),
     };
     let mut controller = started;
-    let elector = Elector::new(
-        controller.context.client.clone(),
-        &options.namespace,
-        identity(&options.instance),
-    );
+    let elector =
+        Elector::new(controller.context.client.clone(), &options.namespace, identity(&options.instance));
     let leadership = tokio::select! {
         leadership = elector.acquire() => leadership,
         ended = controller.watch() => return ended,
@@ -137,13 +124,8 @@ async fn start(options: &Options) -> anyhow::Result<Controller> {
     let stores = Arc::new(Stores::new(scope(&options.watch_namespaces)));
     let metrics = Arc::new(Metrics::new());
     let (events, writer) = events::channel(options.instance.clone());
-    let agents = Hub::new(
-        client.clone(),
-        stores.clone(),
-        metrics.clone(),
-        &credentials,
-        options.agent_transport,
-    )?;
+    let agents =
+        Hub::new(client.clone(), stores.clone(), metrics.clone(), &credentials, options.agent_transport)?;
     let context = Arc::new(Context::new(Parts {
         client: client.clone(),
         stores: stores.clone(),
@@ -183,18 +165,10 @@ impl Controller {
     ) -> anyhow::Result<()> {
         let context = &self.context;
         metrics::watch_runs(&self.metrics, &context.stores);
-        observe::kinds(&mut Loops::new(
-            context,
-            self.lead.clone(),
-            self.stop.clone(),
-            &mut self.loops,
-        ));
+        observe::kinds(&mut Loops::new(context, self.lead.clone(), self.stop.clone(), &mut self.loops));
         // Watches have connections of their own, so that a burst of writes never waits for one.
         context.stores.start(&client::infer().await?, &mut self.informers);
-        let (health, addresses) = (
-            self.health.clone(),
-            (options.health_address, options.metrics_address),
-        );
+        let (health, addresses) = (self.health.clone(), (options.health_address, options.metrics_address));
         self.services.spawn(async move {
             let served = health.serve(addresses.0, addresses.1).await;
             served.context("the health or metrics port can't be served")
@@ -256,10 +230,7 @@ async fn credentials(client: &Client, namespace: &str) -> anyhow::Result<Credent
             Err(
                 error @ (crate::agent::CredentialsError::Api(_) | crate::agent::CredentialsError::Deadline),
             ) => {
-                tracing::warn!(
-                    error = crate::reconcile::chain(&error),
-                    "the API server isn't reached yet"
-                );
+                tracing::warn!(error = crate::reconcile::chain(&error), "the API server isn't reached yet");
                 tokio::time::sleep(Duration::from_secs(2)).await;
             }
             Err(error) => return Err(error.into()),
@@ -280,8 +251,5 @@ fn scope(namespaces: &[String]) -> Scope {
 /// A name that no other process has, not even the next one of the same pod.
 fn identity(instance: &str) -> String {
     use std::hash::{BuildHasher, RandomState};
-    format!(
-        "{instance}_{:016x}",
-        RandomState::new().hash_one(std::process::id())
-    )
+    format!("{instance}_{:016x}", RandomState::new().hash_one(std::process::id()))
 }

@@ -36,19 +36,13 @@ pub struct ObjectRef {
 impl ObjectRef {
     /// A reference to `name` in `namespace`.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
-        Self {
-            namespace: namespace.into(),
-            name: name.into(),
-        }
+        Self { namespace: namespace.into(), name: name.into() }
     }
 
     /// A reference to `object`.
     pub fn of<K: kube::Resource>(object: &K) -> Self {
         let meta = object.meta();
-        Self::new(
-            meta.namespace.clone().unwrap_or_default(),
-            meta.name.clone().unwrap_or_default(),
-        )
+        Self::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
     }
 }
 
@@ -206,10 +200,7 @@ impl<K: Stored> Store<K> {
         object.strip();
         let mut content = self.write();
         let uid = object.uid();
-        let there = content
-            .entries
-            .get(&ObjectRef::of(&object))
-            .is_some_and(|e| e.object.meta().uid == uid);
+        let there = content.entries.get(&ObjectRef::of(&object)).is_some_and(|e| e.object.meta().uid == uid);
         let change = there.then(|| content.put(object)).flatten();
         drop(content);
         self.publish(change)
@@ -285,13 +276,8 @@ impl<K: Stored> View<'_, K> {
     /// How many of the objects with that value of that index arrived before this one; `None` when it isn't among them.
     pub fn position(&self, index: &'static str, value: &str, object: &ObjectRef) -> Option<usize> {
         let sequence = self.0.entries.get(object)?.sequence;
-        let found = self
-            .0
-            .indexes
-            .get(&IndexKey::new(index, &object.namespace, value))?;
-        found
-            .contains_key(&sequence)
-            .then(|| found.range(..sequence).count())
+        let found = self.0.indexes.get(&IndexKey::new(index, &object.namespace, value))?;
+        found.contains_key(&sequence).then(|| found.range(..sequence).count())
     }
 
     /// The number of an object's arrival: later ones have higher numbers, and it stays over updates.
@@ -317,12 +303,7 @@ struct Content<K> {
 
 impl<K> Default for Content<K> {
     fn default() -> Self {
-        Self {
-            entries: HashMap::new(),
-            indexes: HashMap::new(),
-            removed: HashMap::new(),
-            next_sequence: 0,
-        }
+        Self { entries: HashMap::new(), indexes: HashMap::new(), removed: HashMap::new(), next_sequence: 0 }
     }
 }
 
@@ -352,18 +333,9 @@ impl<K: Stored> Content<K> {
             let found = self.indexes.entry(key.clone()).or_default();
             found.insert(sequence, object.clone());
         }
-        let entry = Entry {
-            object: object.clone(),
-            version,
-            sequence,
-            keys,
-        };
+        let entry = Entry { object: object.clone(), version, sequence, keys };
         self.entries.insert(reference.clone(), entry);
-        Some(Change {
-            reference,
-            old: last.map(|e| e.object),
-            new: Some(object),
-        })
+        Some(Change { reference, old: last.map(|e| e.object), new: Some(object) })
     }
 
     fn forget(&mut self, reference: &ObjectRef, uid: &str) -> Option<Change<K>> {
@@ -398,18 +370,12 @@ impl<K: Stored> Content<K> {
             .filter(|(r, entry)| entry.version <= version && !elsewhere(r) && !listed.contains(r))
             .map(|(reference, _)| reference.clone())
             .collect();
-        gone.iter()
-            .filter_map(|reference| self.drop_entry(reference))
-            .collect()
+        gone.iter().filter_map(|reference| self.drop_entry(reference)).collect()
     }
 
     fn drop_entry(&mut self, reference: &ObjectRef) -> Option<Change<K>> {
         let entry = self.take(reference)?;
-        Some(Change {
-            reference: reference.clone(),
-            old: Some(entry.object),
-            new: None,
-        })
+        Some(Change { reference: reference.clone(), old: Some(entry.object), new: None })
     }
 
     fn take(&mut self, reference: &ObjectRef) -> Option<Entry<K>> {
@@ -428,11 +394,7 @@ impl<K: Stored> Content<K> {
 
 /// Before the first list there was no order: objects count as arrived in the order of their creation.
 fn arrival<K: Stored>(object: &K) -> (Option<jiff::Timestamp>, String, String) {
-    (
-        object.creation_timestamp().map(|t| t.0),
-        object.namespace().unwrap_or_default(),
-        object.name_any(),
-    )
+    (object.creation_timestamp().map(|t| t.0), object.namespace().unwrap_or_default(), object.name_any())
 }
 
 /// The resourceVersion as the number it is by contract; 0 when it isn't one, so that such an object is never newer.

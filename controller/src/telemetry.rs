@@ -21,17 +21,12 @@ pub fn start(filter: &str, format: Format) {
         Ok(audit) => filter.add_directive(audit),
         Err(_) => filter,
     };
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A second start in one process (tests) is no fault.
     let _ = match format {
-        Format::Json => log
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .with_span_list(false)
-            .try_init(),
+        Format::Json => {
+            log.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
+        }
         Format::Text => log.try_init(),
     };
 }

@@ -41,15 +41,8 @@ pub const RETRY: &str = "drydock.dev/retry";
 /// Annotation: ask an instance to go back to a snapshot.
 pub const RESTORE: &str = "drydock.dev/restore";
 /// Every request annotation of instances.
-pub const INSTANCE_REQUESTS: [&str; 7] = [
-    STOP,
-    STOP_FORCE,
-    STOP_DISCARD,
-    RETRY,
-    REBUILD,
-    REBUILD_NO_CACHE,
-    RESTORE,
-];
+pub const INSTANCE_REQUESTS: [&str; 7] =
+    [STOP, STOP_FORCE, STOP_DISCARD, RETRY, REBUILD, REBUILD_NO_CACHE, RESTORE];
 
 /// Annotation on a retained claim: the uid of the Workspace whose it is.
 pub const WORKSPACE_UID: &str = "drydock.dev/workspace-uid";

@@ -32,14 +32,8 @@ const ADVICE: [(&str, &str); 11] = [
     ),
     (DURATION, "must be a duration such as 90s, 30m or 1h30m"),
     (ABSOLUTE_PATH, "must be an absolute path, beginning with '/'"),
-    (
-        RELATIVE_PATH,
-        "must be a relative path, without '/' at its beginning",
-    ),
-    (
-        KEY,
-        "must be a key of a Secret or ConfigMap: letters, digits, '-', '_' and '.'",
-    ),
+    (RELATIVE_PATH, "must be a relative path, without '/' at its beginning"),
+    (KEY, "must be a key of a Secret or ConfigMap: letters, digits, '-', '_' and '.'"),
     (HOST, "must be HOST or HOST:PORT, without scheme, user or path"),
     (USER, "must be a user's name or number, or USER:GROUP"),
     (
@@ -50,17 +44,11 @@ const ADVICE: [(&str, &str); 11] = [
         BRANCH,
         "must be the name of a branch: letters, digits and _ . / + @ = -, not beginning with '-' or '.'",
     ),
-    (
-        IMAGE,
-        "must be an image reference such as docker.io/library/debian:trixie, without a scheme",
-    ),
+    (IMAGE, "must be an image reference such as docker.io/library/debian:trixie, without a scheme"),
 ];
 
 /// What to say about a string that doesn't match `pattern`, without the field's name.
 #[must_use]
 pub fn advice(pattern: &str) -> Option<&'static str> {
-    ADVICE
-        .iter()
-        .find(|(known, _)| *known == pattern)
-        .map(|(_, advice)| *advice)
+    ADVICE.iter().find(|(known, _)| *known == pattern).map(|(_, advice)| *advice)
 }

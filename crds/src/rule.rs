@@ -36,10 +36,7 @@ pub fn short_name() -> Rule {
 }
 
 fn count(fields: &[&str]) -> String {
-    let each = fields
-        .iter()
-        .map(|f| format!("(has(self.{f}) ? 1 : 0)"))
-        .collect::<Vec<_>>();
+    let each = fields.iter().map(|f| format!("(has(self.{f}) ? 1 : 0)")).collect::<Vec<_>>();
     each.join(" + ")
 }
 

@@ -67,10 +67,7 @@ pub fn duration(_: &mut SchemaGenerator) -> Schema {
 /// When the derived schema has another shape than expected, or a pattern without advice.
 pub fn definition<K: CustomResourceExt + JsonSchema>() -> Result<CustomResourceDefinition, SchemaError> {
     let mut crd = serde_json::to_value(K::crd()).map_err(|e| SchemaError(e.to_string()))?;
-    let kind = crd["spec"]["names"]["kind"]
-        .as_str()
-        .unwrap_or_default()
-        .to_owned();
+    let kind = crd["spec"]["names"]["kind"].as_str().unwrap_or_default().to_owned();
     let mut schema = schema_of::<K>();
     for (part, bounds) in [("spec", Bounds::All), ("status", Bounds::Collections)] {
         let node = schema
@@ -117,10 +114,7 @@ struct FieldDoc;
 impl Transform for FieldDoc {
     fn transform(&mut self, schema: &mut Schema) {
         transform_subschemas(self, schema);
-        let Some(node) = schema
-            .as_object_mut()
-            .filter(|node| node.contains_key("description"))
-        else {
+        let Some(node) = schema.as_object_mut().filter(|node| node.contains_key("description")) else {
             return;
         };
         let Some(alternatives) = node.get_mut("anyOf").and_then(Value::as_array_mut) else {

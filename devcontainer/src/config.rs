@@ -169,17 +169,9 @@ pub fn parse(file: &str, bytes: &[u8]) -> Reading {
     match jsonc::parse_object(bytes) {
         Ok(document) => {
             let (config, diagnostics) = read(file, &document);
-            Reading {
-                document: Some(document),
-                config,
-                diagnostics,
-            }
+            Reading { document: Some(document), config, diagnostics }
         }
-        Err(error) => Reading {
-            document: None,
-            config: None,
-            diagnostics: vec![error.diagnostic(file)],
-        },
+        Err(error) => Reading { document: None, config: None, diagnostics: vec![error.diagnostic(file)] },
     }
 }
 
@@ -193,10 +185,7 @@ pub fn read(file: &str, document: &Document) -> (Option<Config>, Vec<Diagnostic>
     let root = Node::root(document);
     for duplicate in document.duplicates() {
         let name = duplicate.pointer.rsplit('/').next().unwrap_or_default();
-        let message = format!(
-            "{} stands twice, the last one counts",
-            crate::diagnostic::quote(name)
-        );
+        let message = format!("{} stands twice, the last one counts", crate::diagnostic::quote(name));
         reader.warn_at(
             Reason::DuplicateKey,
             &duplicate.pointer,
@@ -250,10 +239,7 @@ fn workspace_folder(reader: &mut Reader<'_>, root: &Node<'_>) -> Option<String> 
     let folder = reader.filled_string(root, "workspaceFolder")?;
     if reader.is_settled(&folder) && !folder.starts_with('/') {
         let node = root.member("workspaceFolder")?;
-        let fix = format!(
-            "write an absolute path, such as /workspaces/{}",
-            basename(&folder)
-        );
+        let fix = format!("write an absolute path, such as /workspaces/{}", basename(&folder));
         reader.error(Reason::InvalidValue, &node, "expected an absolute path", fix);
         return None;
     }
@@ -268,9 +254,8 @@ fn customizations(reader: &mut Reader<'_>, root: &Node<'_>) -> Map<String, Value
         .cloned()
         .unwrap_or_default();
     let extensions = reader.hint(|reader| reader.strings(root, "extensions"));
-    let settings = reader
-        .hint(|reader| reader.object(root, "settings"))
-        .and_then(|node| node.value.as_object());
+    let settings =
+        reader.hint(|reader| reader.object(root, "settings")).and_then(|node| node.value.as_object());
     let dev_port = root.member("devPort").map(|node| node.value);
     if extensions.is_empty() && settings.is_none() && dev_port.is_none() {
         return all;
@@ -278,9 +263,7 @@ fn customizations(reader: &mut Reader<'_>, root: &Node<'_>) -> Map<String, Value
     let editor = all.entry("vscode").or_insert_with(|| Value::Object(Map::new()));
     let Value::Object(editor) = editor else { return all };
     if !extensions.is_empty() {
-        let list = editor
-            .entry("extensions")
-            .or_insert_with(|| Value::Array(Vec::new()));
+        let list = editor.entry("extensions").or_insert_with(|| Value::Array(Vec::new()));
         if let Value::Array(list) = list {
             list.extend(extensions.into_iter().map(Value::String));
         }

@@ -168,11 +168,7 @@ pub(crate) struct Collector {
 
 impl Collector {
     pub(crate) fn new(file: &str) -> Self {
-        Self {
-            file: file.to_owned(),
-            list: Vec::new(),
-            omitted: 0,
-        }
+        Self { file: file.to_owned(), list: Vec::new(), omitted: 0 }
     }
 
     pub(crate) fn file(&self) -> &str {
@@ -240,13 +236,7 @@ mod tests {
         let mut collector = Collector::new("f");
         for line in 0..250 {
             let position = Some(Position { line, column: 1 });
-            collector.push(
-                Severity::Warning,
-                Reason::DuplicateKey,
-                ("/a", || position),
-                "m",
-                "",
-            );
+            collector.push(Severity::Warning, Reason::DuplicateKey, ("/a", || position), "m", "");
         }
         collector.push(Severity::Error, Reason::WrongType, ("/b", || None), "m", "");
         let list = collector.finish();
@@ -271,10 +261,7 @@ mod tests {
         assert_eq!(value["line"], 3);
         assert_eq!(value["column"], 9);
         assert_eq!(serde_json::from_value::<Diagnostic>(value).unwrap(), diagnostic);
-        let without = Diagnostic {
-            position: None,
-            ..diagnostic.clone()
-        };
+        let without = Diagnostic { position: None, ..diagnostic.clone() };
         let value = serde_json::to_value(&without).unwrap();
         assert_eq!(serde_json::from_value::<Diagnostic>(value).unwrap(), without);
         assert_eq!(

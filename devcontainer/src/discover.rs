@@ -111,10 +111,7 @@ pub enum Refusal {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            exclusions: Exclusions::default(),
-            max_depth: DEFAULT_MAX_DEPTH,
-        }
+        Self { exclusions: Exclusions::default(), max_depth: DEFAULT_MAX_DEPTH }
     }
 }
 
@@ -122,14 +119,8 @@ impl Options {
     /// Whether someone who walks a tree needs to look into this folder (of the root: the empty path). Links are never walked into.
     #[must_use]
     pub fn descends_into(&self, folder: &str) -> bool {
-        let components: Vec<&str> = folder
-            .split('/')
-            .filter(|component| !component.is_empty())
-            .collect();
-        match components
-            .iter()
-            .position(|component| *component == ".devcontainer")
-        {
+        let components: Vec<&str> = folder.split('/').filter(|component| !component.is_empty()).collect();
+        match components.iter().position(|component| *component == ".devcontainer") {
             Some(at) => {
                 at <= self.max_depth && components.len() <= at + 2 && !self.exclusions.excludes(folder)
             }
@@ -147,9 +138,7 @@ impl Options {
 impl Discovery {
     /// The configurations of one folder, in order of precedence.
     pub fn in_directory<'a>(&'a self, directory: &'a str) -> impl Iterator<Item = &'a Configuration> {
-        self.configurations
-            .iter()
-            .filter(move |found| found.place.directory == directory)
+        self.configurations.iter().filter(move |found| found.place.directory == directory)
     }
 }
 
@@ -187,31 +176,17 @@ impl Refusal {
     fn texts(self) -> (Reason, &'static str, &'static str) {
         let commit = "commit the file itself, or link to a file of this repository with a relative path";
         match self {
-            Self::PathEscapesWorkspace => (
-                Reason::PathEscapesWorkspace,
-                "is reached by a link that leaves the workspace",
-                commit,
-            ),
-            Self::LinkTargetMissing => (
-                Reason::LinkTargetMissing,
-                "is reached by a link to a file that isn't there",
-                commit,
-            ),
-            Self::LinkCycle => (
-                Reason::LinkCycle,
-                "is reached by links that lead to each other",
-                commit,
-            ),
-            Self::NotAFile => (
-                Reason::NotAFile,
-                "is reached by a link to something that isn't a file",
-                commit,
-            ),
-            Self::PathTooLong => (
-                Reason::PathTooLong,
-                "has a path that is too long",
-                "use shorter names",
-            ),
+            Self::PathEscapesWorkspace => {
+                (Reason::PathEscapesWorkspace, "is reached by a link that leaves the workspace", commit)
+            }
+            Self::LinkTargetMissing => {
+                (Reason::LinkTargetMissing, "is reached by a link to a file that isn't there", commit)
+            }
+            Self::LinkCycle => (Reason::LinkCycle, "is reached by links that lead to each other", commit),
+            Self::NotAFile => {
+                (Reason::NotAFile, "is reached by a link to something that isn't a file", commit)
+            }
+            Self::PathTooLong => (Reason::PathTooLong, "has a path that is too long", "use shorter names"),
         }
     }
 }

@@ -86,11 +86,7 @@ impl Document {
 
     /// The same places with another value of the same shape.
     pub(crate) fn with_value(&self, value: Value, substituted: bool) -> Self {
-        Self {
-            value,
-            substituted,
-            ..self.clone()
-        }
+        Self { value, substituted, ..self.clone() }
     }
 }
 
@@ -114,9 +110,7 @@ pub fn parse_object(bytes: &[u8]) -> Result<Document, JsoncError> {
     }
     let found = type_name(&document.value);
     Err(JsoncError {
-        kind: JsoncErrorKind::NotAnObject {
-            found: found.to_owned(),
-        },
+        kind: JsoncErrorKind::NotAnObject { found: found.to_owned() },
         position: document.position(""),
     })
 }
@@ -141,10 +135,7 @@ pub fn type_name(value: &Value) -> &'static str {
 }
 
 fn decode(bytes: &[u8]) -> Result<&str, JsoncError> {
-    let at_start = |kind| JsoncError {
-        kind,
-        position: Position { line: 1, column: 1 },
-    };
+    let at_start = |kind| JsoncError { kind, position: Position { line: 1, column: 1 } };
     if bytes.len() > MAX_BYTES {
         return Err(at_start(JsoncErrorKind::TooLarge { bytes: bytes.len() }));
     }
@@ -154,16 +145,12 @@ fn decode(bytes: &[u8]) -> Result<&str, JsoncError> {
     let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let valid = String::from_utf8_lossy(&bytes[..error.valid_up_to()]).into_owned();
-        JsoncError {
-            kind: JsoncErrorKind::NotUtf8,
-            position: positions::position_in(&valid, valid.len()),
-        }
+        JsoncError { kind: JsoncErrorKind::NotUtf8, position: positions::position_in(&valid, valid.len()) }
     })?;
     match text.find('\0') {
-        Some(offset) => Err(JsoncError {
-            kind: JsoncErrorKind::Nul,
-            position: positions::position_in(text, offset),
-        }),
+        Some(offset) => {
+            Err(JsoncError { kind: JsoncErrorKind::Nul, position: positions::position_in(text, offset) })
+        }
         None => Ok(text),
     }
 }

@@ -61,11 +61,7 @@ pub fn parent(path: &str) -> &str {
 /// Two paths in one; the root adds nothing.
 #[must_use]
 pub fn join(directory: &str, rest: &str) -> String {
-    if directory.is_empty() {
-        rest.to_owned()
-    } else {
-        format!("{directory}/{rest}")
-    }
+    if directory.is_empty() { rest.to_owned() } else { format!("{directory}/{rest}") }
 }
 
 /// The last component, as POSIX `basename` and the reference tool have it: `/` at the end don't count, of the root it is empty.
@@ -79,9 +75,7 @@ pub fn basename(path: &str) -> &str {
 #[must_use]
 pub fn is_within(path: &str, directory: &str) -> bool {
     directory.is_empty()
-        || path
-            .strip_prefix(directory)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        || path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -109,10 +103,7 @@ mod tests {
     #[test]
     fn resolves_from_the_folder_of_the_file_that_names_it() {
         let file = ".devcontainer/api/devcontainer.json";
-        assert_eq!(
-            resolve(file, "../Dockerfile"),
-            Ok(".devcontainer/Dockerfile".into())
-        );
+        assert_eq!(resolve(file, "../Dockerfile"), Ok(".devcontainer/Dockerfile".into()));
         assert_eq!(resolve(file, "../.."), Ok(String::new()));
         assert_eq!(resolve(file, "../../.."), Err(PathError::Escapes));
         assert_eq!(resolve(".devcontainer.json", "./x"), Ok("x".into()));

@@ -53,34 +53,21 @@ pub fn resolve(file: &str, document: &Document, inputs: &Inputs) -> Resolution {
     };
     let (written, diagnostics) = config::read(file, document);
     let Some(written) = written else {
-        return Resolution {
-            document: document.clone(),
-            config: None,
-            workspace_folder: None,
-            diagnostics,
-        };
+        return Resolution { document: document.clone(), config: None, workspace_folder: None, diagnostics };
     };
     let directory = Place::of(file).map_or_else(|| parent(file).to_owned(), |place| place.directory);
     let folder = match inputs.workspace_folder.clone() {
         Some(folder) => folder,
         None => workspace::folder(&written, &inputs.workspace_name, &directory, &context),
     };
-    let context = Context {
-        container_workspace_folder: Some(folder.clone()),
-        ..context
-    };
+    let context = Context { container_workspace_folder: Some(folder.clone()), ..context };
     let (document, mut diagnostics) = substitute_document(file, document, &context);
     let failed = has_errors(&diagnostics);
     let (config, about_values) = config::read(file, &document);
     diagnostics.extend(about_values);
     let config = config.filter(|_| !failed);
     let workspace_folder = config.as_ref().map(|_| folder);
-    Resolution {
-        document,
-        config,
-        workspace_folder,
-        diagnostics,
-    }
+    Resolution { document, config, workspace_folder, diagnostics }
 }
 
 #[cfg(test)]

@@ -61,10 +61,7 @@ pub enum Finding {
         variable: String,
     },
     /// It needs a name and has none; it stays as written.
-    #[error(
-        "{} can't be resolved because it names no environment variable",
-        quote(variable)
-    )]
+    #[error("{} can't be resolved because it names no environment variable", quote(variable))]
     NameMissing {
         /// As written, `${localEnv}`.
         variable: String,
@@ -94,13 +91,7 @@ pub fn substitute_text(text: &str, context: &Context) -> (String, Vec<Finding>) 
 pub fn substitute(value: &Value, context: &Context) -> (Value, Vec<(String, Finding)>) {
     let mut pass = Pass::new(context, None);
     let value = pass.value(&mut String::new(), value, Legal::Everywhere);
-    (
-        value,
-        pass.findings
-            .into_iter()
-            .map(|found| (found.pointer, found.finding))
-            .collect(),
-    )
+    (value, pass.findings.into_iter().map(|found| (found.pointer, found.finding)).collect())
 }
 
 /// The same for a configuration: `${containerEnv:X}` stays within its property `containerEnv`, places are kept, and what is to be
@@ -115,11 +106,7 @@ pub fn substitute_document(
     let value = match document.value() {
         Value::Object(members) => {
             let replace = |(name, member): (&String, &Value)| {
-                let legal = if name == "containerEnv" {
-                    Legal::NotContainerEnv
-                } else {
-                    Legal::Everywhere
-                };
+                let legal = if name == "containerEnv" { Legal::NotContainerEnv } else { Legal::Everywhere };
                 let mut pointer = format!("/{}", pointer_token(name));
                 (name.clone(), pass.value(&mut pointer, member, legal))
             };
@@ -145,16 +132,12 @@ impl Finding {
                 Reason::UnsetVariable,
                 "set it, or write a default: ${localEnv:NAME:default}",
             ),
-            Self::NameMissing { .. } => (
-                Severity::Error,
-                Reason::InvalidVariable,
-                "write the name after a colon: ${localEnv:NAME}",
-            ),
-            Self::TooLarge => (
-                Severity::Error,
-                Reason::TooLarge,
-                "set shorter values, or use them less often",
-            ),
+            Self::NameMissing { .. } => {
+                (Severity::Error, Reason::InvalidVariable, "write the name after a colon: ${localEnv:NAME}")
+            }
+            Self::TooLarge => {
+                (Severity::Error, Reason::TooLarge, "set shorter values, or use them less often")
+            }
         }
     }
 }
@@ -182,13 +165,7 @@ struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     fn new(context: &'a Context, document: Option<&'a Document>) -> Self {
-        Self {
-            context,
-            document,
-            budget: MAX_SUBSTITUTED_BYTES,
-            exhausted: false,
-            findings: Vec::new(),
-        }
+        Self { context, document, budget: MAX_SUBSTITUTED_BYTES, exhausted: false, findings: Vec::new() }
     }
 
     fn value(&mut self, pointer: &mut String, value: &Value, legal: Legal) -> Value {
@@ -196,18 +173,11 @@ impl<'a> Pass<'a> {
             Value::String(text) => Value::String(self.text(pointer, text, legal)),
             Value::Array(elements) => {
                 let elements = elements.iter().enumerate();
-                Value::Array(
-                    elements
-                        .map(|(i, e)| self.child(pointer, &i.to_string(), e, legal))
-                        .collect(),
-                )
+                Value::Array(elements.map(|(i, e)| self.child(pointer, &i.to_string(), e, legal)).collect())
             }
             Value::Object(members) => {
                 let replace = |(name, member): (&String, &Value)| {
-                    (
-                        name.clone(),
-                        self.child(pointer, &pointer_token(name), member, legal),
-                    )
+                    (name.clone(), self.child(pointer, &pointer_token(name), member, legal))
                 };
                 Value::Object(members.iter().map(replace).collect())
             }
@@ -232,17 +202,15 @@ impl<'a> Pass<'a> {
         for part in scan::parts(text) {
             let piece = match part {
                 scan::Part::Text(text) => Cow::Borrowed(text),
-                scan::Part::Variable {
-                    written,
-                    name,
-                    arguments,
-                } => match self.variable(written, name, arguments, legal) {
-                    Ok(replaced) => replaced,
-                    Err((replaced, finding)) => {
-                        self.find(pointer, finding);
-                        replaced
+                scan::Part::Variable { written, name, arguments } => {
+                    match self.variable(written, name, arguments, legal) {
+                        Ok(replaced) => replaced,
+                        Err((replaced, finding)) => {
+                            self.find(pointer, finding);
+                            replaced
+                        }
                     }
-                },
+                }
             };
             if out.len() + piece.len() > self.budget {
                 self.find(pointer, Finding::TooLarge);
@@ -278,9 +246,7 @@ impl<'a> Pass<'a> {
             _ => return Ok(Cow::Borrowed(written)),
         };
         let Some(arguments) = arguments else {
-            let finding = Finding::NameMissing {
-                variable: named(written),
-            };
+            let finding = Finding::NameMissing { variable: named(written) };
             return Err((Cow::Borrowed(written), finding));
         };
         let Some(environment) = environment else {
@@ -293,12 +259,7 @@ impl<'a> Pass<'a> {
         match (environment.get(key), default) {
             (Some(value), _) => Ok(Cow::Owned(value.clone())),
             (None, Some(default)) => Ok(Cow::Borrowed(default)),
-            (None, None) => Err((
-                Cow::Borrowed(""),
-                Finding::Unset {
-                    variable: named(written),
-                },
-            )),
+            (None, None) => Err((Cow::Borrowed(""), Finding::Unset { variable: named(written) })),
         }
     }
 
@@ -310,11 +271,7 @@ impl<'a> Pass<'a> {
             return;
         }
         let position = self.document.map(|document| document.position(pointer));
-        self.findings.push(Found {
-            pointer: cut(pointer, MAX_POINTER_CHARS),
-            position,
-            finding,
-        });
+        self.findings.push(Found { pointer: cut(pointer, MAX_POINTER_CHARS), position, finding });
     }
 }
 

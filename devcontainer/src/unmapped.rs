@@ -43,10 +43,7 @@ pub enum UnmappedReason {
 #[must_use]
 pub fn unmapped(config: &Value, honoured: &BTreeSet<&str>) -> Vec<Unmapped> {
     let members = config.as_object().into_iter().flatten();
-    members
-        .flat_map(|(name, value)| of_property(name, value, honoured))
-        .take(MAX_UNMAPPED)
-        .collect()
+    members.flat_map(|(name, value)| of_property(name, value, honoured)).take(MAX_UNMAPPED).collect()
 }
 
 fn of_property(name: &str, value: &Value, honoured: &BTreeSet<&str>) -> Vec<Unmapped> {
@@ -56,20 +53,11 @@ fn of_property(name: &str, value: &Value, honoured: &BTreeSet<&str>) -> Vec<Unma
     if name == "$schema" || asks_for_nothing(value) {
         return Vec::new();
     }
-    let whole = std::iter::once(name)
-        .chain(modern(name).iter().copied())
-        .any(|name| honoured.contains(name));
+    let whole = std::iter::once(name).chain(modern(name).iter().copied()).any(|name| honoured.contains(name));
     let prefix = format!("{name}.");
     let partly = honoured.iter().any(|honoured| honoured.starts_with(&prefix));
-    let Some(object) = value
-        .as_object()
-        .filter(|_| partly || known_members(name).is_some())
-    else {
-        return if whole {
-            Vec::new()
-        } else {
-            vec![because(name, UnmappedReason::NotImplemented)]
-        };
+    let Some(object) = value.as_object().filter(|_| partly || known_members(name).is_some()) else {
+        return if whole { Vec::new() } else { vec![because(name, UnmappedReason::NotImplemented)] };
     };
     let known = |key: &str| known_members(name).is_none_or(|members| members.contains(&key));
     let of_member = |(key, value): (&String, &Value)| {
@@ -81,11 +69,7 @@ fn of_property(name: &str, value: &Value, honoured: &BTreeSet<&str>) -> Vec<Unma
         ignored.then(|| because(&property, UnmappedReason::NotImplemented))
     };
     let property = (!whole && !partly).then(|| because(name, UnmappedReason::NotImplemented));
-    property
-        .into_iter()
-        .chain(object.iter().filter_map(of_member))
-        .take(MAX_UNMAPPED)
-        .collect()
+    property.into_iter().chain(object.iter().filter_map(of_member)).take(MAX_UNMAPPED).collect()
 }
 
 /// The name that is bounded as an answer's is.
@@ -94,10 +78,7 @@ pub(crate) fn bounded(property: &str) -> String {
 }
 
 fn because(property: &str, reason: UnmappedReason) -> Unmapped {
-    Unmapped {
-        property: bounded(property),
-        reason,
-    }
+    Unmapped { property: bounded(property), reason }
 }
 
 fn asks_for_nothing(value: &Value) -> bool {
@@ -127,10 +108,7 @@ mod tests {
 
     fn listed(config: &Value, honoured: &[&str]) -> Vec<(String, UnmappedReason)> {
         let answer = unmapped(config, &honoured.iter().copied().collect());
-        answer
-            .into_iter()
-            .map(|unmapped| (unmapped.property, unmapped.reason))
-            .collect()
+        answer.into_iter().map(|unmapped| (unmapped.property, unmapped.reason)).collect()
     }
 
     #[test]
@@ -142,10 +120,7 @@ mod tests {
             "build": {"args": {"A": "1"}, "shoes": 1}, "extensions": ["a"], "context": "..",
         });
         assert_eq!(
-            listed(
-                &config,
-                &["image", "hostRequirements.cpus", "build", "customizations"]
-            ),
+            listed(&config, &["image", "hostRequirements.cpus", "build", "customizations"]),
             [
                 ("runArgs".to_owned(), NotImplemented),
                 ("foo".to_owned(), UnknownProperty),
@@ -160,28 +135,22 @@ mod tests {
                 &json!({"build": {"args": {"A": "1"}}, "settings": {"a": 1}, "context": ".."}),
                 &["build.args"]
             ),
-            [
-                ("settings".to_owned(), NotImplemented),
-                ("context".to_owned(), NotImplemented)
-            ]
+            [("settings".to_owned(), NotImplemented), ("context".to_owned(), NotImplemented)]
         );
     }
 
     #[test]
     fn everything_honoured_nothing_listed() {
-        let config: serde_json::Map<String, Value> = KNOWN_PROPERTIES
-            .iter()
-            .map(|name| ((*name).to_owned(), json!("x")))
-            .collect();
+        let config: serde_json::Map<String, Value> =
+            KNOWN_PROPERTIES.iter().map(|name| ((*name).to_owned(), json!("x"))).collect();
         assert_eq!(listed(&Value::Object(config), KNOWN_PROPERTIES), []);
         assert_eq!(listed(&json!([1]), &[]), []);
     }
 
     #[test]
     fn the_answer_is_bounded() {
-        let config: serde_json::Map<String, Value> = (0..300)
-            .map(|i| (format!("{}{i}", "é".repeat(200)), json!(1)))
-            .collect();
+        let config: serde_json::Map<String, Value> =
+            (0..300).map(|i| (format!("{}{i}", "é".repeat(200)), json!(1))).collect();
         let answer = listed(&Value::Object(config), &[]);
         assert_eq!(answer.len(), MAX_UNMAPPED);
         assert_eq!(answer[0].0.chars().count(), MAX_PROPERTY_CHARS + 1);

@@ -29,9 +29,6 @@ pub fn folder(config: &Config, workspace_name: &str, directory: &str, context: &
         Some(folder) if !folder.is_empty() => folder.to_owned(),
         _ => default_folder(&config.source, workspace_name, directory),
     };
-    let context = Context {
-        container_workspace_folder: Some(written.clone()),
-        ..context.clone()
-    };
+    let context = Context { container_workspace_folder: Some(written.clone()), ..context.clone() };
     substitute_text(&written, &context).0
 }

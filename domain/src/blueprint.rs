@@ -108,11 +108,7 @@ pub struct Objection {
 impl Objection {
     /// An objection.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self {
-            reason,
-            message: message.into(),
-            devcontainer: None,
-        }
+        Self { reason, message: message.into(), devcontainer: None }
     }
 }
 
@@ -159,10 +155,7 @@ pub fn not_implemented(spec: &InstanceSpec) -> Vec<&'static str> {
         ("spec.ports", !spec.ports.is_empty()),
         ("spec.gitCredentials", !spec.git_credentials.is_empty()),
     ];
-    set.iter()
-        .filter(|(_, is_set)| *is_set)
-        .map(|(field, _)| *field)
-        .collect()
+    set.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field).collect()
 }
 
 /// The objection to a shared block, if there is one.
@@ -187,10 +180,7 @@ pub fn objection(spec: &InstanceSpec) -> Option<Objection> {
 pub fn literal_env(spec: &InstanceSpec) -> impl Iterator<Item = (String, String)> + '_ {
     let literal =
         |e: &&drydock_crds::instance::EnvVar| e.secret_key_ref.is_none() && e.config_map_key_ref.is_none();
-    spec.env
-        .iter()
-        .filter(literal)
-        .map(|e| (e.name.clone(), e.value.clone().unwrap_or_default()))
+    spec.env.iter().filter(literal).map(|e| (e.name.clone(), e.value.clone().unwrap_or_default()))
 }
 
 /// Whether the spec asks for the environment to run.
@@ -213,32 +203,18 @@ pub fn mount_tree(
     let name = &workspace.name;
     if !workspace.exists {
         let message = format!("Workspace {name} isn't there");
-        return Err(Box::new(Acceptance::Waiting(Objection::new(
-            Reason::ReferenceNotFound,
-            message,
-        ))));
+        return Err(Box::new(Acceptance::Waiting(Objection::new(Reason::ReferenceNotFound, message))));
     }
     if !workspace.mountable {
         let message = format!("Workspace {name} has no claim that could be mounted: it has checkout: None");
-        return Err(Box::new(Acceptance::Refused(Objection::new(
-            Reason::NotMountable,
-            message,
-        ))));
+        return Err(Box::new(Acceptance::Refused(Objection::new(Reason::NotMountable, message))));
     }
     let Some(claim) = workspace.claim.clone().filter(|_| workspace.checked_out) else {
         let message = format!("Workspace {name} isn't checked out yet");
-        return Err(Box::new(Acceptance::Waiting(Objection::new(
-            Reason::WaitingForReference,
-            message,
-        ))));
+        return Err(Box::new(Acceptance::Waiting(Objection::new(Reason::WaitingForReference, message))));
     };
     let inner = [workspace.tree_path.as_str(), sub_path.unwrap_or_default()];
-    let inner = inner
-        .iter()
-        .filter(|p| !p.is_empty())
-        .copied()
-        .collect::<Vec<_>>()
-        .join("/");
+    let inner = inner.iter().filter(|p| !p.is_empty()).copied().collect::<Vec<_>>().join("/");
     blueprint.mounts.push(MountedVolume {
         path: path.to_owned(),
         source: VolumeSource::Claim(claim.name.clone()),
@@ -255,10 +231,7 @@ pub fn mount_tree(
     if !blueprint.shared_claims.contains(&claim) {
         blueprint.shared_claims.push(claim);
     }
-    let place = TreePlace {
-        path: path.to_owned(),
-        sub_path: sub_path.unwrap_or_default().to_owned(),
-    };
+    let place = TreePlace { path: path.to_owned(), sub_path: sub_path.unwrap_or_default().to_owned() };
     blueprint.context.workspaces.entry(name.clone()).or_insert(place);
     Ok(())
 }
@@ -277,29 +250,17 @@ pub fn add_mounts(
         let read_only = mount.read_only.unwrap_or_default();
         let sub_path = mount.sub_path.as_deref();
         if let Some(reference) = &mount.workspace_ref {
-            let missing = WorkspaceFact {
-                name: reference.name.clone(),
-                ..WorkspaceFact::default()
-            };
+            let missing = WorkspaceFact { name: reference.name.clone(), ..WorkspaceFact::default() };
             let workspace = workspaces.get(&reference.name).unwrap_or(&missing);
             mount_tree(blueprint, workspace, &mount.mount_path, sub_path, read_only)?;
         } else if let Some(source) = &mount.persistent_volume_claim {
-            mount_claim(
-                blueprint,
-                claims.get(&source.claim_name),
-                &source.claim_name,
-                mount,
-            )?;
+            mount_claim(blueprint, claims.get(&source.claim_name), &source.claim_name, mount)?;
         } else if let Some(folder) = &mount.empty_dir {
             let memory = folder.medium.is_some();
             push(
                 blueprint,
                 mount,
-                if memory {
-                    VolumeSource::Memory
-                } else {
-                    VolumeSource::EmptyDir
-                },
+                if memory { VolumeSource::Memory } else { VolumeSource::EmptyDir },
                 "volume",
             );
         }
@@ -315,17 +276,11 @@ fn mount_claim(
 ) -> Result<(), Box<Acceptance>> {
     let Some(fact) = fact else {
         let message = format!("PersistentVolumeClaim {name} isn't there");
-        return Err(Box::new(Acceptance::Waiting(Objection::new(
-            Reason::ClaimNotFound,
-            message,
-        ))));
+        return Err(Box::new(Acceptance::Waiting(Objection::new(Reason::ClaimNotFound, message))));
     };
     if fact.deleting {
         let message = format!("PersistentVolumeClaim {name} is being deleted");
-        return Err(Box::new(Acceptance::Waiting(Objection::new(
-            Reason::ClaimPending,
-            message,
-        ))));
+        return Err(Box::new(Acceptance::Waiting(Objection::new(Reason::ClaimPending, message))));
     }
     push(blueprint, mount, VolumeSource::Claim(name.to_owned()), "claim");
     if !blueprint.shared_claims.contains(&fact.claim) {
@@ -358,20 +313,9 @@ fn push(blueprint: &mut Blueprint, mount: &Mount, source: VolumeSource, type_: &
 #[must_use]
 pub fn unread_of_image(user_is_set: bool) -> Vec<Unmapped> {
     let later = "image metadata isn't read in this version";
-    let mut list = vec![
-        ("image.entrypoint", later.to_owned()),
-        ("image.metadata", later.to_owned()),
-    ];
+    let mut list = vec![("image.entrypoint", later.to_owned()), ("image.metadata", later.to_owned())];
     if !user_is_set {
-        list.push((
-            "image.user",
-            format!("{later}: tools run as root; set remoteUser or containerUser"),
-        ));
+        list.push(("image.user", format!("{later}: tools run as root; set remoteUser or containerUser")));
     }
-    list.into_iter()
-        .map(|(property, reason)| Unmapped {
-            property: property.to_owned(),
-            reason,
-        })
-        .collect()
+    list.into_iter().map(|(property, reason)| Unmapped { property: property.to_owned(), reason }).collect()
 }

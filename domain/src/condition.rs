@@ -48,11 +48,7 @@ impl Conditions {
     /// Starts from what the object has. `generation` is the one that is being decided upon.
     #[must_use]
     pub fn new(present: &[Condition], generation: i64, now: Timestamp) -> Self {
-        Self {
-            list: present.to_vec(),
-            generation,
-            now,
-        }
+        Self { list: present.to_vec(), generation, now }
     }
 
     /// Sets a condition; its time moves only when its status changes.
@@ -123,11 +119,7 @@ impl Conditions {
 #[must_use]
 pub fn bounded(message: String) -> String {
     let clean = |c: char| {
-        if c.is_control() && c != '\n' && c != '\t' {
-            '\u{fffd}'
-        } else {
-            c
-        }
+        if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c }
     };
     if message.chars().count() <= MAX_MESSAGE {
         return message.chars().map(clean).collect();
@@ -159,10 +151,7 @@ mod tests {
         third.stalled(Reason::InvalidSpec, "no");
         let third = third.finish();
         assert!(third.iter().all(|c| c.last_transition_time == Time(at(30))));
-        assert_eq!(
-            third.iter().map(|c| c.type_.as_str()).collect::<Vec<_>>(),
-            ["Ready", "Stalled"]
-        );
+        assert_eq!(third.iter().map(|c| c.type_.as_str()).collect::<Vec<_>>(), ["Ready", "Stalled"]);
     }
 
     #[test]

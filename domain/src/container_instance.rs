@@ -24,14 +24,7 @@ pub struct Source {
 /// Whether it could be started, and what would be.
 #[must_use]
 pub fn acceptance(spec: &ContainerInstanceSpec, source: &Source) -> Acceptance {
-    let ContainerInstanceSpec {
-        image,
-        command,
-        args,
-        user,
-        workspace_folder,
-        instance,
-    } = spec;
+    let ContainerInstanceSpec { image, command, args, user, workspace_folder, instance } = spec;
     if !command.is_empty() || !args.is_empty() {
         let message = "not implemented in this version: spec.command, spec.args (the agent runs alone)";
         return Acceptance::Refused(Objection::new(Reason::NotImplemented, message));
@@ -45,15 +38,9 @@ pub fn acceptance(spec: &ContainerInstanceSpec, source: &Source) -> Acceptance {
         user: user.clone().unwrap_or_default(),
         ..Blueprint::default()
     };
-    blueprint.context.workspace_folder = workspace_folder
-        .clone()
-        .unwrap_or_else(|| DEFAULT_FOLDER.to_owned());
-    match add_mounts(
-        &mut blueprint,
-        &instance.mounts,
-        &source.workspaces,
-        &source.claims,
-    ) {
+    blueprint.context.workspace_folder =
+        workspace_folder.clone().unwrap_or_else(|| DEFAULT_FOLDER.to_owned());
+    match add_mounts(&mut blueprint, &instance.mounts, &source.workspaces, &source.claims) {
         Ok(()) => Acceptance::Accepted(Box::new(blueprint)),
         Err(objection) => *objection,
     }

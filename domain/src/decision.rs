@@ -27,23 +27,13 @@ pub struct Decision<S> {
 impl<S> Decision<S> {
     /// A decision that only writes a status.
     pub fn status(status: S) -> Self {
-        Self {
-            effects: Vec::new(),
-            status: Some(status),
-            notices: Vec::new(),
-            wake: Wake::OnChange,
-        }
+        Self { effects: Vec::new(), status: Some(status), notices: Vec::new(), wake: Wake::OnChange }
     }
 
     /// A decision that does nothing.
     #[must_use]
     pub fn nothing() -> Self {
-        Self {
-            effects: Vec::new(),
-            status: None,
-            notices: Vec::new(),
-            wake: Wake::OnChange,
-        }
+        Self { effects: Vec::new(), status: None, notices: Vec::new(), wake: Wake::OnChange }
     }
 }
 

@@ -97,9 +97,8 @@ pub fn acceptance(uid: &str, spec: &DevcontainerInstanceSpec, source: &Source) -
 #[must_use]
 pub fn configuration<'a>(path: Option<&str>, found: &'a [Devcontainer]) -> Option<&'a Devcontainer> {
     let path = path.unwrap_or(".").trim_end_matches('/');
-    let folder = path
-        .strip_suffix("/.devcontainer")
-        .unwrap_or(if path == ".devcontainer" { "." } else { path });
+    let folder =
+        path.strip_suffix("/.devcontainer").unwrap_or(if path == ".devcontainer" { "." } else { path });
     let exact = found.iter().find(|d| d.config_path == path);
     exact.or_else(|| first_of_folder(folder, found)).or_else(|| {
         let named = format!("{path}/devcontainer.json");
@@ -116,30 +115,17 @@ pub fn first_of_folder<'a>(folder: &str, found: &'a [Devcontainer]) -> Option<&'
         None => (1, String::new()),
         Some(name) => (2, name.clone()),
     };
-    found
-        .iter()
-        .filter(|d| d.directory == folder)
-        .min_by_key(|d| rank(d))
+    found.iter().filter(|d| d.directory == folder).min_by_key(|d| rank(d))
 }
 
 fn own_objection(spec: &DevcontainerInstanceSpec) -> Option<Objection> {
     let by_reference =
         |e: &&drydock_crds::instance::EnvVar| e.secret_key_ref.is_some() || e.config_map_key_ref.is_some();
     let set = [
-        (
-            "spec.prebuild: OnDiscovery",
-            spec.prebuild == Some(Prebuild::OnDiscovery),
-        ),
-        (
-            "spec.localEnv from a Secret or ConfigMap",
-            spec.local_env.iter().any(|e| by_reference(&e)),
-        ),
+        ("spec.prebuild: OnDiscovery", spec.prebuild == Some(Prebuild::OnDiscovery)),
+        ("spec.localEnv from a Secret or ConfigMap", spec.local_env.iter().any(|e| by_reference(&e))),
     ];
-    let missing: Vec<&str> = set
-        .iter()
-        .filter(|(_, is_set)| *is_set)
-        .map(|(field, _)| *field)
-        .collect();
+    let missing: Vec<&str> = set.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field).collect();
     if !missing.is_empty() {
         let message = format!("not implemented in this version: {}", missing.join(", "));
         return Some(Objection::new(Reason::NotImplemented, message));
@@ -177,15 +163,8 @@ fn resolved(
     };
     let mut blueprint = base(spec, &config, &folder);
     let mut unmapped = unmapped(document.value(), blueprint.user.is_empty());
-    let mounted =
-        mount_workspace(&mut blueprint, spec, source, found, &config, &mut unmapped).and_then(|()| {
-            add_mounts(
-                &mut blueprint,
-                &spec.instance.mounts,
-                &source.workspaces,
-                &source.claims,
-            )
-        });
+    let mounted = mount_workspace(&mut blueprint, spec, source, found, &config, &mut unmapped)
+        .and_then(|()| add_mounts(&mut blueprint, &spec.instance.mounts, &source.workspaces, &source.claims));
     for mount in &config.mounts {
         mount_of_config(&mut blueprint, uid, mount, &mut unmapped);
     }
@@ -203,32 +182,18 @@ fn base(spec: &DevcontainerInstanceSpec, config: &Config, folder: &str) -> Bluep
     let (image, needs_build) = match &config.source {
         ConfigSource::Image { image } if config.features.is_empty() => (image.clone(), None),
         ConfigSource::Image { image } => (image.clone(), Some("it has features".to_owned())),
-        ConfigSource::Dockerfile(build) => (
-            String::new(),
-            Some(format!("it has the Dockerfile {}", build.dockerfile)),
-        ),
+        ConfigSource::Dockerfile(build) => {
+            (String::new(), Some(format!("it has the Dockerfile {}", build.dockerfile)))
+        }
         ConfigSource::Compose { .. } => (String::new(), Some("it is a compose configuration".to_owned())),
     };
-    let user = config
-        .remote_user
-        .clone()
-        .or_else(|| config.container_user.clone())
-        .unwrap_or_default();
+    let user = config.remote_user.clone().or_else(|| config.container_user.clone()).unwrap_or_default();
     let own: Vec<(String, String)> = literal_env(&spec.instance).collect();
     let mut blueprint = Blueprint {
         image,
         needs_build,
-        env: config
-            .container_env
-            .iter()
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .chain(own)
-            .collect(),
-        remote_env: config
-            .remote_env
-            .iter()
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect(),
+        env: config.container_env.iter().map(|(k, v)| (k.clone(), v.clone())).chain(own).collect(),
+        remote_env: config.remote_env.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
         user,
         coherence: Some(Coherence::Transparent),
         ..Blueprint::default()
@@ -254,10 +219,7 @@ fn mount_workspace(
         WorkspaceMount::Mount(mount) if mount.mount_type == MountType::Bind => mount.target.clone(),
         WorkspaceMount::Mount(_) => {
             let reason = "only a bind of the workspace's own folder can be honoured; it is mounted at its default place";
-            unmapped.push(Unmapped {
-                property: "workspaceMount".into(),
-                reason: reason.into(),
-            });
+            unmapped.push(Unmapped { property: "workspaceMount".into(), reason: reason.into() });
             default
         }
     };
@@ -280,10 +242,7 @@ fn mount_of_config(blueprint: &mut Blueprint, uid: &str, mount: &Mount, unmapped
         (MountType::Bind, _) => {
             let reason =
                 "a bind of a folder of the host isn't possible on a cluster; use spec.mounts of the instance";
-            unmapped.push(Unmapped {
-                property: format!("mounts {}", mount.target),
-                reason: reason.into(),
-            });
+            unmapped.push(Unmapped { property: format!("mounts {}", mount.target), reason: reason.into() });
             return;
         }
         (MountType::Tmpfs, _) => (VolumeSource::Memory, "tmpfs", None),
@@ -293,25 +252,16 @@ fn mount_of_config(blueprint: &mut Blueprint, uid: &str, mount: &Mount, unmapped
             (
                 VolumeSource::Claim(claim.clone()),
                 "volume",
-                Some(VolumeStatus {
-                    name: name.clone(),
-                    claim_name: claim,
-                }),
+                Some(VolumeStatus { name: name.clone(), claim_name: claim }),
             )
         }
     };
     for option in mount.options.keys() {
         let reason = "this option of a mount can't be honoured".to_owned();
-        unmapped.push(Unmapped {
-            property: format!("mounts {} {option}", mount.target),
-            reason,
-        });
+        unmapped.push(Unmapped { property: format!("mounts {} {option}", mount.target), reason });
     }
     blueprint.mount_status.push(MountStatus {
-        source: mount
-            .source
-            .clone()
-            .map_or_else(|| type_.to_owned(), |name| format!("volume/{name}")),
+        source: mount.source.clone().map_or_else(|| type_.to_owned(), |name| format!("volume/{name}")),
         target: mount.target.clone(),
         type_: type_.to_owned(),
         ..MountStatus::default()
@@ -337,10 +287,7 @@ fn unmapped(config: &serde_json::Value, no_user: bool) -> Vec<Unmapped> {
                 UnmappedReason::UnknownProperty => "UnknownProperty: the specification has no such property",
                 _ => "NotImplemented: not honoured in this version",
             };
-            Unmapped {
-                property: u.property,
-                reason: reason.to_owned(),
-            }
+            Unmapped { property: u.property, reason: reason.to_owned() }
         })
         .collect();
     list.extend(unread_of_image(!no_user));
@@ -370,20 +317,14 @@ fn status_of(
             .features
             .iter()
             .take(200)
-            .map(|f| FeatureStatus {
-                id: f.reference.clone(),
-                ..FeatureStatus::default()
-            })
+            .map(|f| FeatureStatus { id: f.reference.clone(), ..FeatureStatus::default() })
             .collect(),
         on_create_command: written("onCreateCommand"),
         update_content_command: written("updateContentCommand"),
         post_create_command: written("postCreateCommand"),
         post_start_command: written("postStartCommand"),
         post_attach_command: written("postAttachCommand"),
-        remote_user: config
-            .remote_user
-            .clone()
-            .or_else(|| config.container_user.clone()),
+        remote_user: config.remote_user.clone().or_else(|| config.container_user.clone()),
         container_env: config.container_env.keys().take(256).cloned().collect(),
         remote_env: config.remote_env.keys().take(256).cloned().collect(),
         unmapped: unmapped.into_iter().take(128).collect(),
@@ -391,10 +332,7 @@ fn status_of(
 }
 
 fn with_status(acceptance: Acceptance, status: DevcontainerStatus) -> Acceptance {
-    let add = |objection: Objection| Objection {
-        devcontainer: Some(status),
-        ..objection
-    };
+    let add = |objection: Objection| Objection { devcontainer: Some(status), ..objection };
     match acceptance {
         Acceptance::Waiting(objection) => Acceptance::Waiting(add(objection)),
         Acceptance::Refused(objection) => Acceptance::Refused(add(objection)),
@@ -410,26 +348,13 @@ fn invalid(diagnostics: &[Diagnostic]) -> Objection {
 /// What makes a configuration unusable, from its diagnostics; nothing where it can be used.
 #[must_use]
 pub fn problem_of(diagnostics: &[Diagnostic]) -> Option<Problem> {
-    let first = diagnostics
-        .iter()
-        .find(|d| d.severity == devcontainer::Severity::Error)?;
-    let fix = if first.fix.is_empty() {
-        String::new()
-    } else {
-        format!(": {}", first.fix)
-    };
-    let pointer = if first.pointer.is_empty() {
-        String::new()
-    } else {
-        format!("{}: ", first.pointer)
-    };
+    let first = diagnostics.iter().find(|d| d.severity == devcontainer::Severity::Error)?;
+    let fix = if first.fix.is_empty() { String::new() } else { format!(": {}", first.fix) };
+    let pointer = if first.pointer.is_empty() { String::new() } else { format!("{}: ", first.pointer) };
     let number = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
     Some(Problem {
         reason: Reason::InvalidConfig.to_string(),
-        message: format!("{pointer}{}{fix}", first.message)
-            .chars()
-            .take(1024)
-            .collect(),
+        message: format!("{pointer}{}{fix}", first.message).chars().take(1024).collect(),
         file: Some(first.file.clone()),
         line: first.position.map(|p| number(p.line)),
         column: first.position.map(|p| number(p.column)),

@@ -45,33 +45,18 @@ pub fn decide(seen: &Observed) -> Decision<ExecutionEnvironmentStatus> {
     let mut conditions = Conditions::new(&present.conditions, generation, seen.now);
     let wake = match objection(seen) {
         None => {
-            conditions.set(
-                ConditionType::Accepted,
-                Truth::True,
-                Reason::Accepted,
-                "runs are routed by it",
-            );
+            conditions.set(ConditionType::Accepted, Truth::True, Reason::Accepted, "runs are routed by it");
             conditions.ready(Reason::Accepted, "runs are routed by it");
             Wake::OnChange
         }
         Some((Reason::Conflicted, message)) => {
-            conditions.set(
-                ConditionType::Accepted,
-                Truth::False,
-                Reason::Conflicted,
-                message.clone(),
-            );
+            conditions.set(ConditionType::Accepted, Truth::False, Reason::Conflicted, message.clone());
             conditions.stalled(Reason::Conflicted, message);
             Wake::OnChange
         }
-        Some((reason, message)) => unresolved(
-            &mut conditions,
-            &present.conditions,
-            generation,
-            seen.now,
-            reason,
-            &message,
-        ),
+        Some((reason, message)) => {
+            unresolved(&mut conditions, &present.conditions, generation, seen.now, reason, &message)
+        }
     };
     let target_state = match seen.target {
         TargetFact::Linked(state) => Some(state),
@@ -82,24 +67,16 @@ pub fn decide(seen: &Observed) -> Decision<ExecutionEnvironmentStatus> {
         target_state,
         conditions: conditions.finish(),
     };
-    Decision {
-        wake,
-        ..Decision::status(status)
-    }
+    Decision { wake, ..Decision::status(status) }
 }
 
 fn objection(seen: &Observed) -> Option<(Reason, String)> {
     let target = || {
         let target = &seen.environment.spec.target;
-        let dev = target
-            .devcontainer_instance_ref
-            .as_ref()
-            .map(|r| format!("DevcontainerInstance {}", r.name));
+        let dev =
+            target.devcontainer_instance_ref.as_ref().map(|r| format!("DevcontainerInstance {}", r.name));
         dev.or_else(|| {
-            target
-                .container_instance_ref
-                .as_ref()
-                .map(|r| format!("ContainerInstance {}", r.name))
+            target.container_instance_ref.as_ref().map(|r| format!("ContainerInstance {}", r.name))
         })
         .unwrap_or_default()
     };
@@ -117,10 +94,7 @@ fn objection(seen: &Observed) -> Option<(Reason, String)> {
         TargetFact::Missing => Some((Reason::TargetNotFound, format!("{} isn't there", target()))),
         TargetFact::NotLinked => Some((
             Reason::TargetNotLinked,
-            format!(
-                "{} isn't linked: add it to spec.resources of the project",
-                target()
-            ),
+            format!("{} isn't linked: add it to spec.resources of the project", target()),
         )),
     }
 }

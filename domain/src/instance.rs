@@ -142,12 +142,7 @@ pub fn decide(seen: &Observed) -> Decision<InstanceStatus> {
         ProvisioningState::Failed => draft.failed(),
     }
     draft.report();
-    Decision {
-        effects: draft.effects,
-        status: Some(draft.status),
-        notices: draft.notices,
-        wake: draft.wake,
-    }
+    Decision { effects: draft.effects, status: Some(draft.status), notices: draft.notices, wake: draft.wake }
 }
 
 impl Draft<'_> {
@@ -202,11 +197,7 @@ impl Draft<'_> {
 
     /// The pod that is the environment now: not on its way out.
     fn present_pod(&self) -> Option<&PodFact> {
-        self.seen
-            .pods
-            .iter()
-            .filter(|p| p.deleting_since.is_none())
-            .max_by_key(|p| p.created)
+        self.seen.pods.iter().filter(|p| p.deleting_since.is_none()).max_by_key(|p| p.created)
     }
 
     /// The pod that the status names.
@@ -227,21 +218,14 @@ impl Draft<'_> {
     }
 
     fn conditions(&self) -> Conditions {
-        Conditions::new(
-            &self.seen.status.conditions,
-            self.seen.identity.generation,
-            self.seen.now,
-        )
+        Conditions::new(&self.seen.status.conditions, self.seen.identity.generation, self.seen.now)
     }
 }
 
 /// When a failed start may be tried again for a new run: the wait doubles with each failure in a row.
 #[must_use]
 pub fn retry_due(status: &InstanceStatus) -> Option<Timestamp> {
-    let last = status
-        .transitions
-        .last()
-        .filter(|t| t.to == ProvisioningState::Failed)?;
+    let last = status.transitions.last().filter(|t| t.to == ProvisioningState::Failed)?;
     if !is_transient(&last.reason) {
         return None;
     }
@@ -252,21 +236,15 @@ pub fn retry_due(status: &InstanceStatus) -> Option<Timestamp> {
         .take_while(|t| t.to == ProvisioningState::Failed || t.from == ProvisioningState::Failed)
         .filter(|t| t.to == ProvisioningState::Failed)
         .count();
-    let doublings = u32::try_from(failures.saturating_sub(1))
-        .unwrap_or(u32::MAX)
-        .min(16);
+    let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX).min(16);
     let wait = RETRY_FIRST.saturating_mul(1 << doublings).min(RETRY_MOST);
     Some(crate::decision::after(last.time.0, wait))
 }
 
 /// Whether a start that failed for this reason may succeed later without anybody changing anything.
 fn is_transient(reason: &str) -> bool {
-    let permanent = [
-        Reason::BuildUnavailable,
-        Reason::InvalidConfig,
-        Reason::PolicyDenied,
-        Reason::NotImplemented,
-    ];
+    let permanent =
+        [Reason::BuildUnavailable, Reason::InvalidConfig, Reason::PolicyDenied, Reason::NotImplemented];
     !permanent.iter().any(|p| p.as_str() == reason)
 }
 

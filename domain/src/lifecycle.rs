@@ -95,36 +95,12 @@ mod tests {
     fn an_illegal_step_changes_nothing_and_history_is_bounded() {
         let mut status = InstanceStatus::default();
         let now = Timestamp::UNIX_EPOCH;
-        assert!(!step(
-            &mut status,
-            ProvisioningState::Active,
-            Reason::Active,
-            "",
-            now
-        ));
+        assert!(!step(&mut status, ProvisioningState::Active, Reason::Active, "", now));
         assert_eq!(status, InstanceStatus::default());
-        assert!(step(
-            &mut status,
-            ProvisioningState::Building,
-            Reason::RunPending,
-            "",
-            now
-        ));
+        assert!(step(&mut status, ProvisioningState::Building, Reason::RunPending, "", now));
         for _ in 0..KEPT_TRANSITIONS {
-            assert!(step(
-                &mut status,
-                ProvisioningState::Failed,
-                Reason::StartFailed,
-                "é".repeat(2000),
-                now
-            ));
-            assert!(step(
-                &mut status,
-                ProvisioningState::Building,
-                Reason::Retry,
-                "",
-                now
-            ));
+            assert!(step(&mut status, ProvisioningState::Failed, Reason::StartFailed, "é".repeat(2000), now));
+            assert!(step(&mut status, ProvisioningState::Building, Reason::Retry, "", now));
         }
         assert_eq!(status.transitions.len(), KEPT_TRANSITIONS);
         assert!(status.transitions.iter().all(|t| t.message.len() <= 1024));

@@ -57,11 +57,7 @@ pub fn instances(workspace: &str, configurations: &[Devcontainer]) -> Vec<String
                 c.config_name.is_none() && is_dotfile(c) && preferred.contains(c.directory.as_str());
             let parts = [workspace, &folder, configuration.as_deref().unwrap_or_default()];
             Wanted {
-                base: parts
-                    .into_iter()
-                    .filter(|p| !p.is_empty())
-                    .collect::<Vec<_>>()
-                    .join("-"),
+                base: parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join("-"),
                 hashed: c.config_path.clone(),
                 level: usize::from(unclear || shadowed),
             }
@@ -79,15 +75,9 @@ pub fn plan_instances(plan: &str, instances: &[String], taken: &BTreeSet<String>
     let wanted = instances
         .iter()
         .map(|instance| {
-            let own = plan
-                .strip_prefix(instance.as_str())
-                .is_some_and(|rest| rest.starts_with('-'));
+            let own = plan.strip_prefix(instance.as_str()).is_some_and(|rest| rest.starts_with('-'));
             Wanted {
-                base: if own {
-                    plan.to_owned()
-                } else {
-                    format!("{instance}-{plan}")
-                },
+                base: if own { plan.to_owned() } else { format!("{instance}-{plan}") },
                 hashed: format!("{instance}/{plan}"),
                 level: 0,
             }
@@ -115,11 +105,7 @@ pub fn host_runner(workspace: &str, scope: HostScope<'_>) -> String {
         HostScope::Project(project) => format!("{workspace}-host-project-{project}"),
         HostScope::Plan(plan) => format!("{workspace}-host-plan-{plan}"),
     };
-    if name.len() <= MAX_NAME {
-        name
-    } else {
-        with_hash(&name, &name, LEVELS[1])
-    }
+    if name.len() <= MAX_NAME { name } else { with_hash(&name, &name, LEVELS[1]) }
 }
 
 /// The name of the one child that an owner has in a role: the environment pod of an instance, the checkout pod of a
@@ -144,11 +130,7 @@ pub fn workspace_claim(workspace_uid: &str) -> String {
 /// The name of the claim of an instance's named volume.
 #[must_use]
 pub fn volume_claim(instance_uid: &str, volume: &str) -> String {
-    format!(
-        "drydock-{}-volume-{}",
-        digest(instance_uid, UID_DIGITS),
-        digest(volume, UID_DIGITS)
-    )
+    format!("drydock-{}-volume-{}", digest(instance_uid, UID_DIGITS), digest(volume, UID_DIGITS))
 }
 
 /// Lower case, `/` and `_` become `-`, only `[a-z0-9-]` stays, trimmed of `-`.
@@ -190,11 +172,7 @@ fn with_hash(base: &str, hashed: &str, digits: usize) -> String {
     let cut: String = base.chars().take(room).collect();
     let cut = cut.trim_end_matches('-');
     let hash = digest(hashed, digits);
-    if cut.is_empty() {
-        hash
-    } else {
-        format!("{cut}-{hash}")
-    }
+    if cut.is_empty() { hash } else { format!("{cut}-{hash}") }
 }
 
 /// Raises the level of everything that is too long or not unique, until nothing is or nothing can be raised.
@@ -256,9 +234,7 @@ mod tests {
     fn is_label(name: &str) -> bool {
         !name.is_empty()
             && name.len() <= MAX_NAME
-            && name
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
             && !name.starts_with('-')
             && !name.ends_with('-')
     }
@@ -277,44 +253,23 @@ mod tests {
         );
         assert_eq!(
             names,
-            [
-                "shop",
-                "shop-gpu",
-                "shop-services-api",
-                "shop-services-web-app",
-                "shop-services-api-test"
-            ]
+            ["shop", "shop-gpu", "shop-services-api", "shop-services-web-app", "shop-services-api-test"]
         );
     }
 
     #[test]
     fn the_file_that_routing_takes_keeps_the_plain_name() {
-        let names = named(
-            "shop",
-            &["a/.devcontainer.json", "a/.devcontainer/devcontainer.json"],
-        );
+        let names = named("shop", &["a/.devcontainer.json", "a/.devcontainer/devcontainer.json"]);
         assert_eq!(names[1], "shop-a");
         assert_eq!(names[0], format!("shop-a-{}", digest("a/.devcontainer.json", 8)));
     }
 
     #[test]
     fn names_that_meet_all_get_a_hash() {
-        let names = named(
-            "shop",
-            &[
-                "a/b/.devcontainer.json",
-                "a-b/.devcontainer.json",
-                "c/.devcontainer.json",
-            ],
-        );
-        assert_eq!(
-            names[0],
-            format!("shop-a-b-{}", digest("a/b/.devcontainer.json", 8))
-        );
-        assert_eq!(
-            names[1],
-            format!("shop-a-b-{}", digest("a-b/.devcontainer.json", 8))
-        );
+        let names =
+            named("shop", &["a/b/.devcontainer.json", "a-b/.devcontainer.json", "c/.devcontainer.json"]);
+        assert_eq!(names[0], format!("shop-a-b-{}", digest("a/b/.devcontainer.json", 8)));
+        assert_eq!(names[1], format!("shop-a-b-{}", digest("a-b/.devcontainer.json", 8)));
         assert_eq!(names[2], "shop-c");
     }
 
@@ -322,16 +277,10 @@ mod tests {
     fn a_folder_called_like_a_hashed_name_steals_nothing() {
         let hash = digest("a/b/.devcontainer.json", 8);
         let squatter = format!("a-b-{hash}/.devcontainer.json");
-        let names = named(
-            "shop",
-            &["a/b/.devcontainer.json", "a-b/.devcontainer.json", &squatter],
-        );
+        let names = named("shop", &["a/b/.devcontainer.json", "a-b/.devcontainer.json", &squatter]);
         let set: BTreeSet<_> = names.iter().collect();
         assert_eq!(set.len(), 3, "{names:?}");
-        assert!(
-            names.iter().all(|n| *n != format!("shop-a-b-{hash}")),
-            "{names:?}"
-        );
+        assert!(names.iter().all(|n| *n != format!("shop-a-b-{hash}")), "{names:?}");
     }
 
     #[test]
@@ -349,49 +298,30 @@ mod tests {
             let instances: Vec<String> = instances.iter().map(|i| (*i).to_owned()).collect();
             plan_instances(plan, &instances, &BTreeSet::new())
         };
-        assert_eq!(
-            of("fix-1", &["shop", "shop-api"]),
-            ["shop-fix-1", "shop-api-fix-1"]
-        );
+        assert_eq!(of("fix-1", &["shop", "shop-api"]), ["shop-fix-1", "shop-api-fix-1"]);
         assert_eq!(of("shop-fix", &["shop"]), ["shop-fix"]);
         assert_eq!(of("shop", &["shop"]), ["shop-shop"]);
         assert_eq!(of("shopping", &["shop"]), ["shop-shopping"]);
         let met = of("shop-api-fix", &["shop", "shop-api"]);
         assert_eq!(met[0], format!("shop-api-fix-{}", digest("shop/shop-api-fix", 8)));
-        assert_eq!(
-            met[1],
-            format!("shop-api-fix-{}", digest("shop-api/shop-api-fix", 8))
-        );
+        assert_eq!(met[1], format!("shop-api-fix-{}", digest("shop-api/shop-api-fix", 8)));
         let shared = of("api", &["shop", "shop-api"]);
-        assert_eq!(
-            shared[0],
-            format!("shop-api-{}", digest("shop/api", 8)),
-            "shop-api is the shared one"
-        );
+        assert_eq!(shared[0], format!("shop-api-{}", digest("shop/api", 8)), "shop-api is the shared one");
     }
 
     #[test]
     fn children() {
         let uid = "11111111-2222-3333-4444-555555555555";
-        assert_eq!(
-            child(uid, Role::Checkout),
-            format!("drydock-{}-checkout", digest(uid, 12))
-        );
+        assert_eq!(child(uid, Role::Checkout), format!("drydock-{}-checkout", digest(uid, 12)));
         assert!(is_label(&child_of(uid, Role::Environment, "any text")));
         assert!(is_label(&workspace_claim(uid)));
         assert!(is_label(&volume_claim(uid, "any volume")));
         assert_eq!(host_runner("shop", HostScope::Workspace), "shop-host");
-        assert_eq!(
-            host_runner("shop", HostScope::Project("p")),
-            "shop-host-project-p"
-        );
+        assert_eq!(host_runner("shop", HostScope::Project("p")), "shop-host-project-p");
         assert_eq!(host_runner("shop", HostScope::Plan("p")), "shop-host-plan-p");
         let long = "x".repeat(63);
         assert!(is_label(&host_runner(&long, HostScope::Plan(&long))));
-        assert_ne!(
-            host_runner(&long, HostScope::Plan("p")),
-            host_runner(&long, HostScope::Project("p"))
-        );
+        assert_ne!(host_runner(&long, HostScope::Plan("p")), host_runner(&long, HostScope::Project("p")));
     }
 
     fn paths() -> impl Strategy<Value = BTreeSet<String>> {

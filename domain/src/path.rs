@@ -59,17 +59,12 @@ impl WorkspacePath {
             return Err(PathError::Nul);
         }
         if !path.starts_with('/') {
-            return join(path.split('/'))
-                .map(Self)
-                .ok_or_else(|| PathError::Outside(path.to_owned()));
+            return join(path.split('/')).map(Self).ok_or_else(|| PathError::Outside(path.to_owned()));
         }
         let Some(root) = host_root else {
             return Err(PathError::Absolute(path.to_owned()));
         };
-        let outside = || PathError::NotMapped {
-            path: path.to_owned(),
-            host_root: root.as_str().to_owned(),
-        };
+        let outside = || PathError::NotMapped { path: path.to_owned(), host_root: root.as_str().to_owned() };
         let absolute = join(path.split('/')).ok_or_else(outside)?;
         let below = match absolute.strip_prefix(&root.0[1..]) {
             Some("") => ".",
@@ -87,11 +82,7 @@ impl WorkspacePath {
 
     /// The path itself, then each folder above it, ending with the root (`.`).
     pub fn ancestors(&self) -> impl Iterator<Item = &str> {
-        let parts = if self.0 == "." {
-            None
-        } else {
-            Some(self.0.as_str())
-        };
+        let parts = if self.0 == "." { None } else { Some(self.0.as_str()) };
         std::iter::successors(parts, |path| path.rfind('/').map(|at| &path[..at])).chain(std::iter::once("."))
     }
 }
@@ -108,11 +99,7 @@ fn join<'a>(parts: impl Iterator<Item = &'a str>) -> Option<String> {
             name => kept.push(name),
         }
     }
-    Some(if kept.is_empty() {
-        ".".to_owned()
-    } else {
-        kept.join("/")
-    })
+    Some(if kept.is_empty() { ".".to_owned() } else { kept.join("/") })
 }
 
 /// `pathMapping.hostRoot`, normalised: absolute, below `/`, no trailing `/`.
@@ -261,27 +248,17 @@ mod tests {
             ("...", "..."),
             ("a\\..\\b", "a\\..\\b"),
         ] {
-            assert_eq!(
-                WorkspacePath::parse(given, None).unwrap().as_str(),
-                normal,
-                "{given:?}"
-            );
+            assert_eq!(WorkspacePath::parse(given, None).unwrap().as_str(), normal, "{given:?}");
         }
     }
 
     #[test]
     fn a_path_that_leaves_is_refused() {
         for given in ["..", "a/../..", "../a", "a/../../a", "./.."] {
-            assert_eq!(
-                WorkspacePath::parse(given, None),
-                Err(PathError::Outside(given.to_owned()))
-            );
+            assert_eq!(WorkspacePath::parse(given, None), Err(PathError::Outside(given.to_owned())));
         }
         assert_eq!(WorkspacePath::parse("a\0b", None), Err(PathError::Nul));
-        assert_eq!(
-            WorkspacePath::parse("/a", None),
-            Err(PathError::Absolute("/a".to_owned()))
-        );
+        assert_eq!(WorkspacePath::parse("/a", None), Err(PathError::Absolute("/a".to_owned())));
     }
 
     #[test]
@@ -294,34 +271,17 @@ mod tests {
             ("/home/me//shop/./api/../web", "web"),
             ("api", "api"),
         ] {
-            assert_eq!(
-                WorkspacePath::parse(given, Some(&home)).unwrap().as_str(),
-                normal,
-                "{given:?}"
-            );
+            assert_eq!(WorkspacePath::parse(given, Some(&home)).unwrap().as_str(), normal, "{given:?}");
         }
         for given in ["/home/me/shop2", "/home/me", "/home/me/shop/../x", "/..", "/"] {
             let refused = WorkspacePath::parse(given, Some(&home));
-            assert!(
-                matches!(refused, Err(PathError::NotMapped { .. })),
-                "{given:?}: {refused:?}"
-            );
+            assert!(matches!(refused, Err(PathError::NotMapped { .. })), "{given:?}: {refused:?}");
         }
     }
 
     #[test]
     fn a_host_root_is_absolute_and_below_the_root() {
-        for given in [
-            "",
-            "home",
-            "./x",
-            "/",
-            "//",
-            "//server/share",
-            "/./",
-            "/a/..",
-            "/..",
-        ] {
+        for given in ["", "home", "./x", "/", "//", "//server/share", "/./", "/a/..", "/.."] {
             assert_eq!(HostRoot::parse(given), Err(PathError::HostRoot(given.to_owned())));
         }
         assert_eq!(HostRoot::parse("/a\0"), Err(PathError::Nul));
@@ -346,10 +306,7 @@ mod tests {
             ("/home/me/shop/", "/workspaces/shop/"),
             ("/home/me/shop/a b", "/workspaces/shop/a b"),
             ("--file=/home/me/shop/x", "--file=/workspaces/shop/x"),
-            (
-                "/home/me/shop/a:/home/me/shop/b",
-                "/workspaces/shop/a:/workspaces/shop/b",
-            ),
+            ("/home/me/shop/a:/home/me/shop/b", "/workspaces/shop/a:/workspaces/shop/b"),
             ("cd '/home/me/shop' && x", "cd '/workspaces/shop' && x"),
             ("/home/me/shop2", "/home/me/shop2"),
             ("/home/me/shop.git", "/home/me/shop.git"),
@@ -379,15 +336,9 @@ mod tests {
         let mapping = PathMapping::new(&root("/h/p"), "/w");
         let mut value = json!({"/h/p": ["/h/p/a", {"b": "/h/p", "n": 1, "z": null}], "c": "/h/px"});
         mapping.value_to_environment(&mut value);
-        assert_eq!(
-            value,
-            json!({"/h/p": ["/w/a", {"b": "/w", "n": 1, "z": null}], "c": "/h/px"})
-        );
+        assert_eq!(value, json!({"/h/p": ["/w/a", {"b": "/w", "n": 1, "z": null}], "c": "/h/px"}));
         mapping.value_to_host(&mut value);
-        assert_eq!(
-            value,
-            json!({"/h/p": ["/h/p/a", {"b": "/h/p", "n": 1, "z": null}], "c": "/h/px"})
-        );
+        assert_eq!(value, json!({"/h/p": ["/h/p/a", {"b": "/h/p", "n": 1, "z": null}], "c": "/h/px"}));
     }
 
     proptest! {

@@ -53,20 +53,11 @@ pub fn decide(seen: &Observed) -> Decision<PlanStatus> {
         }
     };
     status.conditions = conditions.finish();
-    Decision {
-        effects,
-        wake,
-        ..Decision::status(status)
-    }
+    Decision { effects, wake, ..Decision::status(status) }
 }
 
 fn active(seen: &Observed, generation: i64, status: &PlanStatus, conditions: &mut Conditions) -> Wake {
-    conditions.set(
-        ConditionType::Succeeded,
-        Truth::Unknown,
-        Reason::PlanActive,
-        "the plan is at work",
-    );
+    conditions.set(ConditionType::Succeeded, Truth::Unknown, Reason::PlanActive, "the plan is at work");
     let missing = not_implemented(&seen.plan.spec);
     if !missing.is_empty() {
         conditions.stalled(
@@ -78,21 +69,9 @@ fn active(seen: &Observed, generation: i64, status: &PlanStatus, conditions: &mu
     if !seen.scope_exists {
         let message = "the project or workspace of the plan isn't there";
         let (present, now) = (&status.conditions, seen.now);
-        return unresolved(
-            conditions,
-            present,
-            generation,
-            now,
-            Reason::ReferenceNotFound,
-            message,
-        );
+        return unresolved(conditions, present, generation, now, Reason::ReferenceNotFound, message);
     }
-    conditions.set(
-        ConditionType::Accepted,
-        Truth::True,
-        Reason::Accepted,
-        "the plan is valid",
-    );
+    conditions.set(ConditionType::Accepted, Truth::True, Reason::Accepted, "the plan is valid");
     conditions.ready(Reason::PlanActive, "runs of the plan are taken");
     Wake::OnChange
 }
@@ -113,10 +92,7 @@ fn expire(seen: &Observed, finished_at: Timestamp, effects: &mut Vec<Effect>) ->
     let Some(ttl) = seen.plan.spec.ttl_seconds_after_finished else {
         return Wake::OnChange;
     };
-    let expiry = after(
-        finished_at,
-        Duration::from_secs(u64::try_from(ttl).unwrap_or_default()),
-    );
+    let expiry = after(finished_at, Duration::from_secs(u64::try_from(ttl).unwrap_or_default()));
     let meta = &seen.plan.metadata;
     if seen.now < expiry || meta.deletion_timestamp.is_some() {
         return Wake::At(expiry);
@@ -138,19 +114,11 @@ fn counts(runs: &[Option<Outcome>]) -> RunCounts {
         *finished.entry(outcome.to_string()).or_default() += 1;
     }
     let active = runs.iter().filter(|o| o.is_none()).count();
-    RunCounts {
-        active: i32::try_from(active).unwrap_or(i32::MAX),
-        finished,
-    }
+    RunCounts { active: i32::try_from(active).unwrap_or(i32::MAX), finished }
 }
 
 fn refuse_requests(plan: &Plan, status: &mut PlanStatus) {
-    let Some(token) = plan
-        .metadata
-        .annotations
-        .as_ref()
-        .and_then(|a| a.get(label::RESCAN))
-    else {
+    let Some(token) = plan.metadata.annotations.as_ref().and_then(|a| a.get(label::RESCAN)) else {
         return;
     };
     let handled = HandledRequest {
@@ -168,14 +136,8 @@ fn not_implemented(spec: &PlanSpec) -> Vec<&'static str> {
         ("spec.sandbox: Checkout", spec.sandbox == Some(Sandbox::Checkout)),
         ("spec.branch", spec.branch.is_some()),
         ("spec.onEnd", end != BranchEnd::Keep),
-        (
-            "spec.checkpoint",
-            spec.checkpoint == Some(Checkpoint::BeforeEachRun),
-        ),
+        ("spec.checkpoint", spec.checkpoint == Some(Checkpoint::BeforeEachRun)),
         ("spec.idleTimeout", spec.idle_timeout.is_some()),
     ];
-    set.iter()
-        .filter(|(_, is_set)| *is_set)
-        .map(|(field, _)| *field)
-        .collect()
+    set.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field).collect()
 }

@@ -79,21 +79,12 @@ impl PodFact {
                 name: meta.name.clone()?,
                 uid: meta.uid.clone()?,
             },
-            created: meta
-                .creation_timestamp
-                .as_ref()
-                .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
+            created: meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0),
             deleting_since: meta.deletion_timestamp.as_ref().map(|t| t.0),
             node: pod.spec.as_ref().and_then(|s| s.node_name.clone()),
             stage: status.map_or(PodStage::Starting(None), |s| stage(s, main)),
             container_id: main.and_then(|c| c.container_id.clone()),
-            image: main.map(|c| {
-                if c.image_id.is_empty() {
-                    c.image.clone()
-                } else {
-                    c.image_id.clone()
-                }
-            }),
+            image: main.map(|c| if c.image_id.is_empty() { c.image.clone() } else { c.image_id.clone() }),
             inputs: meta.labels.as_ref().and_then(|l| l.get(label::INPUTS).cloned()),
         })
     }
@@ -122,10 +113,8 @@ fn stage(status: &PodStatus, main: Option<&ContainerStatus>) -> PodStage {
             (_, Some("OOMKilled")) => Reason::OutOfMemory,
             _ => Reason::ContainerExited,
         };
-        let message = first_of([status.message.as_deref(), ended.message.as_deref()]).map_or_else(
-            || format!("the container ended with exit code {}", ended.exit_code),
-            str::to_owned,
-        );
+        let message = first_of([status.message.as_deref(), ended.message.as_deref()])
+            .map_or_else(|| format!("the container ended with exit code {}", ended.exit_code), str::to_owned);
         return PodStage::Ended(End {
             reason,
             message,
@@ -137,18 +126,10 @@ fn stage(status: &PodStatus, main: Option<&ContainerStatus>) -> PodStage {
         let evicted = matches!(status.reason.as_deref(), Some("Evicted" | "Preempting"));
         let trouble = init_failure(status);
         return PodStage::Ended(End {
-            reason: if evicted {
-                Reason::Evicted
-            } else {
-                Reason::ContainerFailed
-            },
-            message: first_of([
-                status.message.as_deref(),
-                trouble.as_deref(),
-                status.reason.as_deref(),
-            ])
-            .unwrap_or("the pod ended before its container started")
-            .to_owned(),
+            reason: if evicted { Reason::Evicted } else { Reason::ContainerFailed },
+            message: first_of([status.message.as_deref(), trouble.as_deref(), status.reason.as_deref()])
+                .unwrap_or("the pod ended before its container started")
+                .to_owned(),
             exit_code: None,
             at: None,
         });
@@ -164,53 +145,37 @@ fn first_of<const N: usize>(texts: [Option<&str>; N]) -> Option<&str> {
 }
 
 fn init_failure(status: &PodStatus) -> Option<String> {
-    status
-        .init_container_statuses
-        .as_deref()
-        .unwrap_or_default()
-        .iter()
-        .find_map(|c| {
-            let ended = c.state.as_ref()?.terminated.as_ref()?;
-            (ended.exit_code != 0).then(|| {
-                let message =
-                    first_of([ended.message.as_deref(), ended.reason.as_deref()]).unwrap_or_default();
-                format!(
-                    "init container {} ended with exit code {}: {message}",
-                    c.name, ended.exit_code
-                )
-            })
+    status.init_container_statuses.as_deref().unwrap_or_default().iter().find_map(|c| {
+        let ended = c.state.as_ref()?.terminated.as_ref()?;
+        (ended.exit_code != 0).then(|| {
+            let message = first_of([ended.message.as_deref(), ended.reason.as_deref()]).unwrap_or_default();
+            format!("init container {} ended with exit code {}: {message}", c.name, ended.exit_code)
         })
+    })
 }
 
 /// What the kubelet says of a container that waits; ordinary waiting is no trouble.
 fn waiting_trouble(status: &PodStatus) -> Option<Trouble> {
     let init = status.init_container_statuses.as_deref().unwrap_or_default();
-    let all = init
-        .iter()
-        .chain(status.container_statuses.as_deref().unwrap_or_default());
-    all.filter_map(|c| Some((c, c.state.as_ref()?.waiting.as_ref()?)))
-        .find_map(|(c, waiting)| {
-            let (reason, permanent) = match waiting.reason.as_deref()? {
-                "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" | "ImageInspectError" => {
-                    (Reason::ImagePullFailed, false)
-                }
-                "InvalidImageName" | "ErrImageNeverPull" => (Reason::ImagePullFailed, true),
-                "CreateContainerConfigError"
-                | "CreateContainerError"
-                | "RunContainerError"
-                | "CrashLoopBackOff"
-                | "PreCreateHookError"
-                | "PreStartHookError"
-                | "PostStartHookError" => (Reason::ContainerFailed, false),
-                _ => return None,
-            };
-            let said = waiting.message.as_deref().unwrap_or_default();
-            Some(Trouble {
-                reason,
-                message: format!("container {}: {said}", c.name),
-                permanent,
-            })
-        })
+    let all = init.iter().chain(status.container_statuses.as_deref().unwrap_or_default());
+    all.filter_map(|c| Some((c, c.state.as_ref()?.waiting.as_ref()?))).find_map(|(c, waiting)| {
+        let (reason, permanent) = match waiting.reason.as_deref()? {
+            "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" | "ImageInspectError" => {
+                (Reason::ImagePullFailed, false)
+            }
+            "InvalidImageName" | "ErrImageNeverPull" => (Reason::ImagePullFailed, true),
+            "CreateContainerConfigError"
+            | "CreateContainerError"
+            | "RunContainerError"
+            | "CrashLoopBackOff"
+            | "PreCreateHookError"
+            | "PreStartHookError"
+            | "PostStartHookError" => (Reason::ContainerFailed, false),
+            _ => return None,
+        };
+        let said = waiting.message.as_deref().unwrap_or_default();
+        Some(Trouble { reason, message: format!("container {}: {said}", c.name), permanent })
+    })
 }
 
 fn scheduling_trouble(status: &PodStatus) -> Option<Trouble> {
@@ -251,10 +216,7 @@ mod tests {
         let PodStage::Starting(Some(trouble)) = fact(waiting("ImagePullBackOff")).stage else {
             panic!("trouble expected")
         };
-        assert_eq!(
-            (trouble.reason, trouble.permanent),
-            (Reason::ImagePullFailed, false)
-        );
+        assert_eq!((trouble.reason, trouble.permanent), (Reason::ImagePullFailed, false));
         let PodStage::Starting(Some(trouble)) = fact(waiting("InvalidImageName")).stage else {
             panic!("trouble expected")
         };
@@ -278,9 +240,7 @@ mod tests {
             ("Error", "Evicted", Reason::Evicted),
             ("Error", "", Reason::ContainerExited),
         ] {
-            let PodStage::Ended(end) = fact(ended(reason, pod_reason)).stage else {
-                panic!("end expected")
-            };
+            let PodStage::Ended(end) = fact(ended(reason, pod_reason)).stage else { panic!("end expected") };
             assert_eq!(end.reason, expected);
             assert_eq!(end.exit_code, Some(137));
         }
@@ -296,12 +256,7 @@ mod tests {
     fn an_unschedulable_pod_says_why() {
         let status = json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
             "message": "0/1 nodes"}]});
-        let PodStage::Starting(Some(trouble)) = fact(status).stage else {
-            panic!("trouble expected")
-        };
-        assert_eq!(
-            (trouble.reason, trouble.message.as_str()),
-            (Reason::Unschedulable, "0/1 nodes")
-        );
+        let PodStage::Starting(Some(trouble)) = fact(status).stage else { panic!("trouble expected") };
+        assert_eq!((trouble.reason, trouble.message.as_str()), (Reason::Unschedulable, "0/1 nodes"));
     }
 }

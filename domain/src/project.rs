@@ -30,57 +30,27 @@ pub fn decide(seen: &Observed) -> Decision<ProjectStatus> {
     let mut wake = Wake::OnChange;
     if !unsupported.is_empty() {
         let message = format!("not implemented in this version: {}", unsupported.join(", "));
-        conditions.set(
-            ConditionType::Accepted,
-            Truth::False,
-            Reason::NotImplemented,
-            message.clone(),
-        );
+        conditions.set(ConditionType::Accepted, Truth::False, Reason::NotImplemented, message.clone());
         conditions.stalled(Reason::NotImplemented, message);
     } else if missing.is_empty() {
-        conditions.set(
-            ConditionType::Accepted,
-            Truth::True,
-            Reason::Accepted,
-            "the project is valid",
-        );
-        conditions.ready(
-            Reason::Accepted,
-            format!("{} resources are linked", resolved.len()),
-        );
+        conditions.set(ConditionType::Accepted, Truth::True, Reason::Accepted, "the project is valid");
+        conditions.ready(Reason::Accepted, format!("{} resources are linked", resolved.len()));
     } else {
         let names: Vec<String> = missing.iter().map(|r| format!("{} {}", r.kind, r.name)).collect();
         let message = format!("not found in this namespace: {}", names.join(", "));
         let present = &present.conditions;
-        wake = unresolved(
-            &mut conditions,
-            present,
-            generation,
-            seen.now,
-            Reason::ReferenceNotFound,
-            &message,
-        );
+        wake =
+            unresolved(&mut conditions, present, generation, seen.now, Reason::ReferenceNotFound, &message);
     }
-    let status = ProjectStatus {
-        observed_generation: generation,
-        resolved,
-        missing,
-        conditions: conditions.finish(),
-    };
-    Decision {
-        wake,
-        ..Decision::status(status)
-    }
+    let status =
+        ProjectStatus { observed_generation: generation, resolved, missing, conditions: conditions.finish() };
+    Decision { wake, ..Decision::status(status) }
 }
 
 fn sorted(spec: &ProjectSpec, exists: &[bool]) -> (Vec<Resource>, Vec<Resource>) {
     let known = exists.iter().copied().chain(std::iter::repeat(false));
-    let (there, gone): (Vec<_>, Vec<_>) = spec
-        .resources
-        .iter()
-        .cloned()
-        .zip(known)
-        .partition(|(_, exists)| *exists);
+    let (there, gone): (Vec<_>, Vec<_>) =
+        spec.resources.iter().cloned().zip(known).partition(|(_, exists)| *exists);
     let plain = |list: Vec<(Resource, bool)>| list.into_iter().map(|(r, _)| r).collect();
     (plain(there), plain(gone))
 }
@@ -94,8 +64,5 @@ fn not_implemented(spec: &ProjectSpec) -> Vec<&'static str> {
         ("spec.host.tolerations", !host.tolerations.is_empty()),
         ("spec.host.runtimeClassName", host.runtime_class_name.is_some()),
     ];
-    set.iter()
-        .filter(|(_, is_set)| *is_set)
-        .map(|(field, _)| *field)
-        .collect()
+    set.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field).collect()
 }

@@ -46,14 +46,7 @@ mod tests {
     fn decide(present: &[Condition], generation: i64, second: i64) -> (Vec<Condition>, Wake) {
         let now = Timestamp::from_second(second).unwrap();
         let mut conditions = Conditions::new(present, generation, now);
-        let wake = unresolved(
-            &mut conditions,
-            present,
-            generation,
-            now,
-            Reason::TargetNotFound,
-            "not there",
-        );
+        let wake = unresolved(&mut conditions, present, generation, now, Reason::TargetNotFound, "not there");
         (conditions.finish(), wake)
     }
 

@@ -51,12 +51,8 @@ pub fn labels(role: label::Role, pairs: &[(&str, &str)]) -> BTreeMap<String, Str
         (label::MANAGED_BY.to_owned(), label::MANAGER.to_owned()),
         (label::ROLE.to_owned(), role.as_str().to_owned()),
     ]);
-    labels.extend(
-        pairs
-            .iter()
-            .filter(|(_, v)| !v.is_empty())
-            .map(|(k, v)| ((*k).to_owned(), label_value(v))),
-    );
+    labels
+        .extend(pairs.iter().filter(|(_, v)| !v.is_empty()).map(|(k, v)| ((*k).to_owned(), label_value(v))));
     labels
 }
 
@@ -69,11 +65,7 @@ pub fn label_value(text: &str) -> String {
         && text.chars().all(allowed)
         && edge(text.chars().next())
         && edge(text.chars().last());
-    if fits {
-        text.to_owned()
-    } else {
-        name::digest(text, 40)
-    }
+    if fits { text.to_owned() } else { name::digest(text, 40) }
 }
 
 /// The labels that make the scheduler count pods of a claim, and the affinity that keeps them on one node: one required term for each
@@ -111,10 +103,7 @@ pub fn claim_affinity(claims: &[SharedClaim]) -> (BTreeMap<String, String>, Opti
 /// The pod-level security of everything Drydock makes.
 fn pod_security() -> PodSecurityContext {
     PodSecurityContext {
-        seccomp_profile: Some(SeccompProfile {
-            type_: "RuntimeDefault".into(),
-            localhost_profile: None,
-        }),
+        seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".into(), localhost_profile: None }),
         ..PodSecurityContext::default()
     }
 }
@@ -157,11 +146,8 @@ mod tests {
 
     #[test]
     fn only_claims_of_a_single_node_bring_affinity() {
-        let claim = |uid: &str, single_node| SharedClaim {
-            name: format!("c-{uid}"),
-            uid: uid.into(),
-            single_node,
-        };
+        let claim =
+            |uid: &str, single_node| SharedClaim { name: format!("c-{uid}"), uid: uid.into(), single_node };
         let (labels, affinity) = claim_affinity(&[claim("a", true), claim("b", false)]);
         assert_eq!(labels.keys().collect::<Vec<_>>(), ["claim.drydock.dev/a"]);
         let terms = affinity

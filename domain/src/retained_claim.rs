@@ -32,9 +32,7 @@ pub fn decide(seen: &Observed) -> Decision<()> {
     if !ours || seen.workspace_alive || meta.deletion_timestamp.is_some() {
         return Decision::nothing();
     }
-    let expiry = annotations
-        .get(label::EXPIRES_AT)
-        .and_then(|t| t.parse::<Timestamp>().ok());
+    let expiry = annotations.get(label::EXPIRES_AT).and_then(|t| t.parse::<Timestamp>().ok());
     let mut decision = Decision::nothing();
     match expiry {
         None => {
@@ -60,11 +58,7 @@ pub fn decide(seen: &Observed) -> Decision<()> {
 fn expire_at(meta: &ObjectMeta, at: Timestamp) -> Effect {
     let own = |k: &String| k.starts_with("drydock.dev/") || k == label::MANAGED_BY;
     let kept = |map: &Option<std::collections::BTreeMap<String, String>>| {
-        map.iter()
-            .flatten()
-            .filter(|(k, _)| own(k))
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect()
+        map.iter().flatten().filter(|(k, _)| own(k)).map(|(k, v)| (k.clone(), v.clone())).collect()
     };
     let mut annotations: std::collections::BTreeMap<String, String> = kept(&meta.annotations);
     annotations.insert(label::EXPIRES_AT.into(), at.to_string());
@@ -86,10 +80,7 @@ mod tests {
     use super::*;
 
     fn observed(annotations: &[(&str, &str)], alive: bool, second: i64) -> Observed {
-        let annotations = annotations
-            .iter()
-            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-            .collect();
+        let annotations = annotations.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let metadata = ObjectMeta {
             name: Some("claim".into()),
             namespace: Some("n".into()),
@@ -98,10 +89,7 @@ mod tests {
             ..ObjectMeta::default()
         };
         Observed {
-            claim: PersistentVolumeClaim {
-                metadata,
-                ..PersistentVolumeClaim::default()
-            },
+            claim: PersistentVolumeClaim { metadata, ..PersistentVolumeClaim::default() },
             workspace_alive: alive,
             now: Timestamp::from_second(second).unwrap(),
         }
@@ -116,13 +104,7 @@ mod tests {
         let waiting = decide(&observed(&ours, false, 999));
         assert!(waiting.effects.is_empty());
         assert_eq!(waiting.wake, Wake::At(Timestamp::from_second(1000).unwrap()));
-        assert!(matches!(
-            decide(&observed(&ours, false, 1000)).effects[..],
-            [Effect::Delete(_)]
-        ));
-        assert!(matches!(
-            decide(&observed(&ours[..1], false, 0)).effects[..],
-            [Effect::Apply(_)]
-        ));
+        assert!(matches!(decide(&observed(&ours, false, 1000)).effects[..], [Effect::Delete(_)]));
+        assert!(matches!(decide(&observed(&ours[..1], false, 0)).effects[..], [Effect::Apply(_)]));
     }
 }

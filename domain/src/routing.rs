@@ -49,11 +49,7 @@ struct Trail(Vec<Considered>);
 
 impl Trail {
     fn add(&mut self, source: impl Into<String>, target: Option<String>, verdict: impl Into<String>) {
-        self.0.push(Considered {
-            source: source.into(),
-            target,
-            verdict: verdict.into(),
-        });
+        self.0.push(Considered { source: source.into(), target, verdict: verdict.into() });
     }
 }
 
@@ -65,17 +61,8 @@ pub fn route(request: &Request<'_>) -> Verdict {
         .and_then(|proposal| requirement::apply(request, proposal, &mut trail))
         .and_then(|proposal| admission::check(request, proposal, &mut trail));
     let (chosen, rule, refusal, reason) = match answer {
-        Ok(Proposal {
-            rule, target, why, ..
-        }) => (Some(target), Some(rule), None, why),
+        Ok(Proposal { rule, target, why, .. }) => (Some(target), Some(rule), None, why),
         Err(Refused { rule, refusal, why }) => (None, rule, Some(refusal), why),
     };
-    Verdict {
-        chosen,
-        rule,
-        reason,
-        refusal,
-        considered: trail.0,
-    }
-    .bounded()
+    Verdict { chosen, rule, reason, refusal, considered: trail.0 }.bounded()
 }

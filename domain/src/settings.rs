@@ -50,17 +50,12 @@ impl Configuration {
         }
         let mut base = map.clone();
         base.remove("apiVersion");
-        let overrides = base
-            .remove("namespaces")
-            .unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+        let overrides = base.remove("namespaces").unwrap_or_else(|| Value::Object(serde_json::Map::new()));
         let mut errors = Vec::new();
         let general = settings(&Value::Object(base.clone()), "", &mut errors);
         let mut namespaces = BTreeMap::new();
         match overrides.as_object() {
-            None => errors.push(SettingError::new(
-                "namespaces",
-                "must be a mapping from names to settings",
-            )),
+            None => errors.push(SettingError::new("namespaces", "must be a mapping from names to settings")),
             Some(overrides) => {
                 for (name, over) in overrides {
                     let mut merged = Value::Object(base.clone());
@@ -101,20 +96,13 @@ pub struct SettingError {
 
 impl SettingError {
     fn new(path: &str, message: &str) -> Self {
-        Self {
-            path: path.to_owned(),
-            message: message.to_owned(),
-        }
+        Self { path: path.to_owned(), message: message.to_owned() }
     }
 }
 
 impl std::fmt::Display for SettingError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let path = if self.path.is_empty() {
-            "the file"
-        } else {
-            &self.path
-        };
+        let path = if self.path.is_empty() { "the file" } else { &self.path };
         write!(f, "{path}: {}", self.message)
     }
 }
@@ -194,10 +182,7 @@ impl Retained {
 
 impl Default for Retained {
     fn default() -> Self {
-        Self {
-            per_environment: 1_000,
-            per_namespace: 5_000,
-        }
+        Self { per_environment: 1_000, per_namespace: 5_000 }
     }
 }
 
@@ -315,102 +300,45 @@ fn settings(value: &Value, prefix: &str, errors: &mut Vec<SettingError>) -> Opti
         Ok(settings) => {
             let found = check(&settings);
             let valid = found.is_empty();
-            errors.extend(found.into_iter().map(|e| SettingError {
-                path: format!("{prefix}{}", e.path),
-                ..e
-            }));
+            errors
+                .extend(found.into_iter().map(|e| SettingError { path: format!("{prefix}{}", e.path), ..e }));
             valid.then_some(settings)
         }
         Err(error) => {
             let path = error.path().to_string();
-            let path = if path == "." {
-                prefix.trim_end_matches('.').to_owned()
-            } else {
-                format!("{prefix}{path}")
-            };
-            errors.push(SettingError {
-                path,
-                message: error.into_inner().to_string(),
-            });
+            let path =
+                if path == "." { prefix.trim_end_matches('.').to_owned() } else { format!("{prefix}{path}") };
+            errors.push(SettingError { path, message: error.into_inner().to_string() });
             None
         }
     }
 }
 
 fn check(settings: &Settings) -> Vec<SettingError> {
-    let Settings {
-        runs,
-        environments,
-        sources,
-        ..
-    } = settings;
+    let Settings { runs, environments, sources, .. } = settings;
     let mut errors = not_implemented(settings);
     let mut wrong = |path: &str, holds: bool, message: &str| {
         if !holds {
             errors.push(SettingError::new(path, message));
         }
     };
-    wrong(
-        "runs.timeout",
-        runs.timeout <= runs.max_timeout,
-        "must not exceed runs.maxTimeout",
-    );
-    wrong(
-        "runs.timeout",
-        runs.timeout >= Span::seconds(1),
-        "must be at least 1s",
-    );
-    wrong(
-        "runs.outputLimit",
-        (0..=1 << 40).contains(&runs.output_limit),
-        "must be from 0 to 1 TiB",
-    );
-    wrong(
-        "runs.maxConcurrentRuns",
-        (1..=1000).contains(&runs.max_concurrent_runs),
-        "must be from 1 to 1000",
-    );
-    wrong(
-        "runs.retained.perEnvironment",
-        runs.retained.per_environment > 0,
-        "must be at least 1",
-    );
-    wrong(
-        "runs.retained.perNamespace",
-        runs.retained.per_namespace > 0,
-        "must be at least 1",
-    );
-    wrong(
-        "environments.idleTimeout",
-        environments.idle_timeout >= Span::seconds(1),
-        "must be at least 1s",
-    );
-    wrong(
-        "environments.startTimeout",
-        environments.start_timeout >= Span::seconds(5),
-        "must be at least 5s",
-    );
+    wrong("runs.timeout", runs.timeout <= runs.max_timeout, "must not exceed runs.maxTimeout");
+    wrong("runs.timeout", runs.timeout >= Span::seconds(1), "must be at least 1s");
+    wrong("runs.outputLimit", (0..=1 << 40).contains(&runs.output_limit), "must be from 0 to 1 TiB");
+    wrong("runs.maxConcurrentRuns", (1..=1000).contains(&runs.max_concurrent_runs), "must be from 1 to 1000");
+    wrong("runs.retained.perEnvironment", runs.retained.per_environment > 0, "must be at least 1");
+    wrong("runs.retained.perNamespace", runs.retained.per_namespace > 0, "must be at least 1");
+    wrong("environments.idleTimeout", environments.idle_timeout >= Span::seconds(1), "must be at least 1s");
+    wrong("environments.startTimeout", environments.start_timeout >= Span::seconds(5), "must be at least 5s");
     let prefixes = sources.allowed_sources.iter().all(|s| !s.is_empty());
-    wrong(
-        "sources.allowedSources",
-        prefixes,
-        "an entry must not be empty; for any source remove the list",
-    );
+    wrong("sources.allowedSources", prefixes, "an entry must not be empty; for any source remove the list");
     errors
 }
 
 /// Settings that the API has already and this version doesn't carry out.
 fn not_implemented(settings: &Settings) -> Vec<SettingError> {
-    let Settings {
-        admission,
-        environments,
-        sources,
-        policy,
-        builds,
-        interfaces,
-        snapshots,
-        runs: _,
-    } = settings;
+    let Settings { admission, environments, sources, policy, builds, interfaces, snapshots, runs: _ } =
+        settings;
     let set = [
         ("policy", policy.is_some()),
         ("builds", builds.is_some()),
@@ -424,16 +352,10 @@ fn not_implemented(settings: &Settings) -> Vec<SettingError> {
         ("environments.egress", environments.egress.is_some()),
     ];
     let later = "isn't implemented in this version: remove it";
-    let mut errors: Vec<SettingError> = set
-        .iter()
-        .filter(|(_, is_set)| *is_set)
-        .map(|(path, _)| SettingError::new(path, later))
-        .collect();
+    let mut errors: Vec<SettingError> =
+        set.iter().filter(|(_, is_set)| *is_set).map(|(path, _)| SettingError::new(path, later)).collect();
     if *admission != Admission::Off {
-        errors.push(SettingError::new(
-            "admission",
-            "Required isn't implemented in this version: set Off",
-        ));
+        errors.push(SettingError::new("admission", "Required isn't implemented in this version: set Off"));
     }
     errors
 }
@@ -464,20 +386,12 @@ mod tests {
     #[test]
     fn an_empty_file_gives_the_documented_defaults() {
         let configuration = read(json!({})).unwrap();
-        let Settings {
-            runs, environments, ..
-        } = configuration.of("any");
+        let Settings { runs, environments, .. } = configuration.of("any");
         assert_eq!(runs.max_timeout, Span::hours(24));
         assert_eq!(runs.timeout, Span::seconds(120));
         assert_eq!(runs.output_limit, 52_428_800);
         assert_eq!(runs.ttl, Span::hours(1));
-        assert_eq!(
-            runs.retained,
-            Retained {
-                per_environment: 1_000,
-                per_namespace: 5_000
-            }
-        );
+        assert_eq!(runs.retained, Retained { per_environment: 1_000, per_namespace: 5_000 });
         assert_eq!(runs.max_concurrent_runs, 16);
         assert_eq!(environments.idle_timeout, Span::minutes(30));
         assert_eq!(environments.start_timeout, Span::minutes(10));
@@ -502,11 +416,7 @@ mod tests {
             (json!({"runs": {"timeout": "x"}}), "runs.timeout", ""),
             (json!({"runs": {"timeout": "-5s"}}), "runs.timeout", "negative"),
             (json!({"runs": {"timeout": "48h"}}), "runs.timeout", "maxTimeout"),
-            (
-                json!({"runs": {"timeOut": "5s"}}),
-                "runs.timeOut",
-                "unknown field",
-            ),
+            (json!({"runs": {"timeOut": "5s"}}), "runs.timeOut", "unknown field"),
             (json!({"rums": {}}), "rums", "unknown field"),
             (json!({"admission": "Required"}), "admission", "implemented"),
             (json!({"builds": {"backend": "buildah"}}), "builds", "implemented"),
@@ -518,15 +428,10 @@ mod tests {
             (json!({"namespaces": []}), "namespaces", "mapping"),
         ] {
             let errors = read(file.clone()).unwrap_err();
-            assert!(
-                errors.iter().any(|e| e.path == path && e.message.contains(part)),
-                "{file}: {errors:?}"
-            );
+            assert!(errors.iter().any(|e| e.path == path && e.message.contains(part)), "{file}: {errors:?}");
         }
         assert!(
-            Configuration::read(&json!({"apiVersion": "v1"})).unwrap_err()[0]
-                .message
-                .contains(API_VERSION)
+            Configuration::read(&json!({"apiVersion": "v1"})).unwrap_err()[0].message.contains(API_VERSION)
         );
     }
 }

@@ -23,12 +23,7 @@ pub fn decide(seen: &Observed) -> Decision<SnapshotStatus> {
     let present = seen.snapshot.status.clone().unwrap_or_default();
     let mut conditions = Conditions::new(&present.conditions, generation, seen.now);
     let message = "snapshots aren't implemented in this version: nothing was taken";
-    conditions.set(
-        ConditionType::Succeeded,
-        Truth::False,
-        Reason::NotImplemented,
-        message,
-    );
+    conditions.set(ConditionType::Succeeded, Truth::False, Reason::NotImplemented, message);
     conditions.stalled(Reason::NotImplemented, message);
     Decision::status(SnapshotStatus {
         observed_generation: generation,

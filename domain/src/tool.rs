@@ -24,27 +24,14 @@ pub fn decide(seen: &Observed) -> Decision<ToolStatus> {
     let mut conditions = Conditions::new(&present.conditions, generation, seen.now);
     let missing = not_implemented(&seen.tool.spec);
     if missing.is_empty() {
-        conditions.set(
-            ConditionType::Accepted,
-            Truth::True,
-            Reason::Accepted,
-            "the tool is valid",
-        );
+        conditions.set(ConditionType::Accepted, Truth::True, Reason::Accepted, "the tool is valid");
         conditions.ready(Reason::Accepted, "the tool can be run");
     } else {
         let message = format!("not implemented in this version: {}", missing.join(", "));
-        conditions.set(
-            ConditionType::Accepted,
-            Truth::False,
-            Reason::NotImplemented,
-            message.clone(),
-        );
+        conditions.set(ConditionType::Accepted, Truth::False, Reason::NotImplemented, message.clone());
         conditions.stalled(Reason::NotImplemented, message);
     }
-    Decision::status(ToolStatus {
-        observed_generation: generation,
-        conditions: conditions.finish(),
-    })
+    Decision::status(ToolStatus { observed_generation: generation, conditions: conditions.finish() })
 }
 
 /// The fields of a tool that this version doesn't carry out.
@@ -52,16 +39,10 @@ pub fn decide(seen: &Observed) -> Decision<ToolStatus> {
 pub fn not_implemented(spec: &ToolSpec) -> Vec<&'static str> {
     let set = [
         ("spec.inputSchema", spec.input_schema.is_some()),
-        (
-            "spec.resultFormat",
-            spec.result_format == Some(ResultFormat::Json),
-        ),
+        ("spec.resultFormat", spec.result_format == Some(ResultFormat::Json)),
         ("spec.install", spec.install.is_some()),
         ("spec.mode: Session", spec.mode == Some(Mode::Session)),
         ("spec.session", spec.session.is_some()),
     ];
-    set.iter()
-        .filter(|(_, is_set)| *is_set)
-        .map(|(field, _)| *field)
-        .collect()
+    set.iter().filter(|(_, is_set)| *is_set).map(|(field, _)| *field).collect()
 }

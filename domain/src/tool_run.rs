@@ -124,13 +124,7 @@ pub fn decide(seen: &Observed) -> Decision<ToolRunStatus> {
     }
     let generation = meta.generation.unwrap_or_default();
     let conditions = Conditions::new(&status.conditions, generation, seen.now);
-    let mut draft = Draft {
-        seen,
-        status,
-        conditions,
-        effects: Vec::new(),
-        wake: Wake::OnChange,
-    };
+    let mut draft = Draft { seen, status, conditions, effects: Vec::new(), wake: Wake::OnChange };
     draft.status.observed_generation = generation;
     if draft.status.claim.is_some() && !draft.awaits_new_attempt() {
         draft.executing();
@@ -140,30 +134,17 @@ pub fn decide(seen: &Observed) -> Decision<ToolRunStatus> {
         draft.unrouted();
     }
     draft.status.conditions = draft.conditions.finish();
-    Decision {
-        effects: draft.effects,
-        status: Some(draft.status),
-        notices: Vec::new(),
-        wake: draft.wake,
-    }
+    Decision { effects: draft.effects, status: Some(draft.status), notices: Vec::new(), wake: draft.wake }
 }
 
 /// A finished run stays as it is until its time to live is over.
 fn finished(seen: &Observed, status: ToolRunStatus) -> Decision<ToolRunStatus> {
-    let ttl = status
-        .effective
-        .as_ref()
-        .map(|e| e.ttl_seconds)
-        .or(seen.run.spec.ttl_seconds_after_finished);
-    let ttl = ttl.map_or(seen.settings.runs.ttl.0, |s| {
-        Duration::from_secs(u64::try_from(s).unwrap_or_default())
-    });
+    let ttl = status.effective.as_ref().map(|e| e.ttl_seconds).or(seen.run.spec.ttl_seconds_after_finished);
+    let ttl =
+        ttl.map_or(seen.settings.runs.ttl.0, |s| Duration::from_secs(u64::try_from(s).unwrap_or_default()));
     let finished_at = status.finished_at.as_ref().map_or(seen.now, |t| t.0);
     let expiry = after(finished_at, ttl);
-    let mut decision = Decision {
-        wake: Wake::At(expiry),
-        ..Decision::status(status)
-    };
+    let mut decision = Decision { wake: Wake::At(expiry), ..Decision::status(status) };
     if seen.now >= expiry {
         let meta = &seen.run.metadata;
         decision.wake = Wake::OnChange;
@@ -191,20 +172,14 @@ impl Draft<'_> {
     /// The run waits; `Ready` says for what.
     fn pending(&mut self, reason: Reason, message: impl Into<String>) {
         let message = message.into();
-        self.conditions
-            .set(ConditionType::Succeeded, Truth::Unknown, reason, message.clone());
+        self.conditions.set(ConditionType::Succeeded, Truth::Unknown, reason, message.clone());
         self.conditions.progressing(Truth::False, reason, message);
     }
 
     /// Whether its last attempt was refused by a sealed agent, which was written down: it waits for another attempt.
     fn awaits_new_attempt(&self) -> bool {
-        let ready = ConditionType::Ready.find(
-            self.seen
-                .run
-                .status
-                .as_ref()
-                .map_or(&[][..], |s| &s.conditions[..]),
-        );
+        let ready =
+            ConditionType::Ready.find(self.seen.run.status.as_ref().map_or(&[][..], |s| &s.conditions[..]));
         ready.is_some_and(|c| c.reason != Reason::Running.as_str())
     }
 }

@@ -139,40 +139,22 @@ pub fn decide(seen: &Observed) -> Decision<WorkspaceStatus> {
     let meta = &seen.workspace.metadata;
     let status = seen.workspace.status.clone().unwrap_or_default();
     let conditions = Conditions::new(&status.conditions, meta.generation.unwrap_or_default(), seen.now);
-    let mut draft = Draft {
-        seen,
-        status,
-        conditions,
-        effects: Vec::new(),
-        notices: Vec::new(),
-        wake: Wake::OnChange,
-    };
+    let mut draft =
+        Draft { seen, status, conditions, effects: Vec::new(), notices: Vec::new(), wake: Wake::OnChange };
     draft.status.observed_generation = meta.generation.unwrap_or_default();
     if meta.deletion_timestamp.is_some() {
         return draft.deleted();
     }
     draft.living();
     draft.status.conditions = draft.conditions.finish();
-    Decision {
-        effects: draft.effects,
-        status: Some(draft.status),
-        notices: draft.notices,
-        wake: draft.wake,
-    }
+    Decision { effects: draft.effects, status: Some(draft.status), notices: draft.notices, wake: draft.wake }
 }
 
 impl Draft<'_> {
     fn living(&mut self) {
-        let finalizers = self
-            .seen
-            .workspace
-            .metadata
-            .finalizers
-            .as_deref()
-            .unwrap_or_default();
+        let finalizers = self.seen.workspace.metadata.finalizers.as_deref().unwrap_or_default();
         if !finalizers.iter().any(|f| f == label::WORKSPACE_FINALIZER) {
-            self.effects
-                .push(Effect::AddFinalizer(label::WORKSPACE_FINALIZER));
+            self.effects.push(Effect::AddFinalizer(label::WORKSPACE_FINALIZER));
             self.wake = Wake::Again;
             return self.progress(Reason::Pending, "the workspace is being taken on");
         }
@@ -206,8 +188,7 @@ impl Draft<'_> {
         let message = message.into();
         for type_ in [ConditionType::CheckedOut, ConditionType::Discovered] {
             if !type_.is_true(&self.seen.workspace.status.clone().unwrap_or_default().conditions) {
-                self.conditions
-                    .set(type_, Truth::Unknown, reason, message.clone());
+                self.conditions.set(type_, Truth::Unknown, reason, message.clone());
             }
         }
         self.conditions.progressing(Truth::False, reason, message);
@@ -228,12 +209,7 @@ impl Draft<'_> {
     }
 
     fn namespace(&self) -> &str {
-        self.seen
-            .workspace
-            .metadata
-            .namespace
-            .as_deref()
-            .unwrap_or_default()
+        self.seen.workspace.metadata.namespace.as_deref().unwrap_or_default()
     }
 
     fn uid(&self) -> &str {

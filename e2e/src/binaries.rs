@@ -34,27 +34,17 @@ impl Binaries {
     pub async fn build() -> Result<Self> {
         if let Some(folder) = std::env::var_os("DRYDOCK_BINARIES").map(PathBuf::from) {
             let [agent, controller, plugin] = PACKAGES.map(|name| folder.join(name));
-            return Ok(Self {
-                agent,
-                controller,
-                plugin,
-            });
+            return Ok(Self { agent, controller, plugin });
         }
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo
-            .current_dir(repository())
-            .args(["build", "--locked", "--profile", "image", "--target", TARGET]);
+        cargo.current_dir(repository()).args(["build", "--locked", "--profile", "image", "--target", TARGET]);
         cargo.args(["--message-format", "json-render-diagnostics", "--quiet"]);
         for package in PACKAGES {
             cargo.args(["--package", package]);
         }
-        cargo
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .stdin(Stdio::null());
-        let output = heartbeat("building the programs", cargo.output())
-            .await
-            .context("cargo can't be started")?;
+        cargo.stdout(Stdio::piped()).stderr(Stdio::inherit()).stdin(Stdio::null());
+        let output =
+            heartbeat("building the programs", cargo.output()).await.context("cargo can't be started")?;
         if !output.status.success() {
             bail!("cargo build failed: {}", output.status);
         }
@@ -74,15 +64,11 @@ impl Binaries {
 /// The root of the repository.
 #[must_use]
 pub fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap_or(Path::new("."))
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
 fn executables(messages: &[u8]) -> Vec<PathBuf> {
     let lines = messages.split(|b| *b == b'\n');
     let values = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
-    values
-        .filter_map(|v| v["executable"].as_str().map(PathBuf::from))
-        .collect()
+    values.filter_map(|v| v["executable"].as_str().map(PathBuf::from)).collect()
 }

@@ -61,12 +61,8 @@ impl Drydock {
             })
             .await
             .context("the controller's image can't be made")?;
-        let drydock = Self {
-            binaries,
-            kubeconfig: cluster.kubeconfig().to_owned(),
-            agent_image,
-            controller_image,
-        };
+        let drydock =
+            Self { binaries, kubeconfig: cluster.kubeconfig().to_owned(), agent_image, controller_image };
         drydock.upgrade(values).await?;
         Ok(drydock)
     }
@@ -77,10 +73,7 @@ impl Drydock {
     /// When helm fails, with what it printed.
     pub async fn upgrade(&self, values: &[(&str, &str)]) -> Result<()> {
         let mut set: BTreeMap<String, String> = BTreeMap::new();
-        for (image, key) in [
-            (&self.agent_image, "agent"),
-            (&self.controller_image, "controller"),
-        ] {
+        for (image, key) in [(&self.agent_image, "agent"), (&self.controller_image, "controller")] {
             let (registry, repository) = split(&image.node)?;
             set.insert(format!("{key}.image.registry"), format!("\"{registry}\""));
             set.insert(format!("{key}.image.repository"), format!("\"{repository}\""));
@@ -111,15 +104,7 @@ impl Drydock {
     /// When helm fails, with what it printed.
     pub async fn uninstall(&self) -> Result<String> {
         let mut helm = self.command(&tools::HELM.path()?);
-        helm.args([
-            "uninstall",
-            RELEASE,
-            "--namespace",
-            NAMESPACE,
-            "--wait",
-            "--timeout",
-            "120s",
-        ]);
+        helm.args(["uninstall", RELEASE, "--namespace", NAMESPACE, "--wait", "--timeout", "120s"]);
         checked(helm.output().await?, "helm uninstall")
     }
 
@@ -130,10 +115,7 @@ impl Drydock {
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         let mut kubectl = self.command(&tools::KUBECTL.path()?);
         kubectl.current_dir(repository()).args(arguments);
-        checked(
-            kubectl.output().await?,
-            &format!("kubectl {}", arguments.join(" ")),
-        )
+        checked(kubectl.output().await?, &format!("kubectl {}", arguments.join(" ")))
     }
 
     /// The plugin with these arguments, whatever its exit code.
@@ -164,10 +146,7 @@ impl Drydock {
 
     fn command(&self, program: &std::path::Path) -> Command {
         let mut command = Command::new(program);
-        command
-            .env("KUBECONFIG", &self.kubeconfig)
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
+        command.env("KUBECONFIG", &self.kubeconfig).stdin(Stdio::null()).kill_on_drop(true);
         command
     }
 }
@@ -175,18 +154,13 @@ impl Drydock {
 /// `REGISTRY/NAME@DIGEST` without the digest, in two.
 fn split(reference: &str) -> Result<(&str, &str)> {
     let name = reference.split_once('@').map_or(reference, |(name, _)| name);
-    name.split_once('/')
-        .context("an image's reference names its registry")
+    name.split_once('/').context("an image's reference names its registry")
 }
 
 fn checked(output: Output, what: &str) -> Result<String> {
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
-        bail!(
-            "{what}: {}\n{}{stdout}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
+        bail!("{what}: {}\n{}{stdout}", output.status, String::from_utf8_lossy(&output.stderr));
     }
     Ok(stdout)
 }

@@ -79,18 +79,9 @@ impl Scene {
         let shared = shared().await?;
         let client = shared.drydock.client().await?;
         let namespaces: Api<Namespace> = Api::all(client.clone());
-        let metadata = ObjectMeta {
-            generate_name: Some(format!("{name}-")),
-            ..ObjectMeta::default()
-        };
+        let metadata = ObjectMeta { generate_name: Some(format!("{name}-")), ..ObjectMeta::default() };
         let made = namespaces
-            .create(
-                &PostParams::default(),
-                &Namespace {
-                    metadata,
-                    ..Namespace::default()
-                },
-            )
+            .create(&PostParams::default(), &Namespace { metadata, ..Namespace::default() })
             .await?;
         Ok(Self {
             drydock: &shared.drydock,
@@ -124,13 +115,7 @@ impl Scene {
         let api: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), &self.namespace, &ApiResource::from_gvk(&gvk));
         let name = text(&object["metadata"]["name"]).to_owned();
-        let applied = api
-            .patch(
-                &name,
-                &PatchParams::apply(MANAGER).force(),
-                &Patch::Apply(&object),
-            )
-            .await;
+        let applied = api.patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&object)).await;
         applied.with_context(|| format!("{kind} {name} can't be applied"))
     }
 
@@ -157,12 +142,9 @@ impl Scene {
     pub async fn workspace(&self, name: &str, files: &[(&str, &str)]) -> Result<Workspace> {
         let url = self.repository(name, files).await?;
         let spec = json!({"source": {"git": {"url": url}}, "storage": {"size": "100Mi"}});
-        self.apply(json!({"kind": "Workspace", "metadata": {"name": name}, "spec": spec}))
-            .await?;
-        self.wait(name, 120, |w: &Workspace| {
-            condition(w.status.as_ref().map(|s| &s.conditions[..]), "Ready")
-        })
-        .await
+        self.apply(json!({"kind": "Workspace", "metadata": {"name": name}, "spec": spec})).await?;
+        self.wait(name, 120, |w: &Workspace| condition(w.status.as_ref().map(|s| &s.conditions[..]), "Ready"))
+            .await
     }
 
     /// Waits until an object is as `holds` says.
@@ -179,9 +161,8 @@ impl Scene {
             + serde::Serialize
             + 'static,
     {
-        let met = await_condition(self.api::<K>(), name, move |object: Option<&K>| {
-            object.is_some_and(&holds)
-        });
+        let met =
+            await_condition(self.api::<K>(), name, move |object: Option<&K>| object.is_some_and(&holds));
         match tokio::time::timeout(Duration::from_secs(seconds), met).await {
             Ok(found) => found?.ok_or_else(|| anyhow!("{name} is gone")),
             Err(_) => {
@@ -190,10 +171,7 @@ impl Scene {
                     .map(|o| serde_json::to_string_pretty(&o))
                     .transpose()?
                     .unwrap_or_else(|| "nothing".into());
-                Err(anyhow!(
-                    "{} {name} isn't as expected after {seconds} s: {shown}",
-                    K::kind(&())
-                ))
+                Err(anyhow!("{} {name} isn't as expected after {seconds} s: {shown}", K::kind(&())))
             }
         }
     }
@@ -242,10 +220,7 @@ impl Scene {
     /// # Errors
     /// When it has none after two minutes.
     pub async fn finished(&self, name: &str) -> Result<ToolRun> {
-        self.wait(name, 120, |r: &ToolRun| {
-            r.status.as_ref().is_some_and(|s| s.outcome.is_some())
-        })
-        .await
+        self.wait(name, 120, |r: &ToolRun| r.status.as_ref().is_some_and(|s| s.outcome.is_some())).await
     }
 
     /// Deletes the namespace, without waiting for its end.
@@ -254,9 +229,7 @@ impl Scene {
     /// What the API server says.
     pub async fn end(self) -> Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.client);
-        namespaces
-            .delete(&self.namespace, &DeleteParams::background())
-            .await?;
+        namespaces.delete(&self.namespace, &DeleteParams::background()).await?;
         Ok(())
     }
 }

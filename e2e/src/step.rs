@@ -28,19 +28,13 @@ impl Steps {
         println!("\n\u{2500}\u{2500} {}. {title}", self.done.len() + 1);
         let start = Instant::now();
         let result = heartbeat(title, work).await?;
-        self.done
-            .push((title.to_owned(), start.elapsed(), look.to_owned()));
+        self.done.push((title.to_owned(), start.elapsed(), look.to_owned()));
         Ok(result)
     }
 
     /// Prints each step with its duration and where to look next.
     pub fn table(&self) {
-        let title = self
-            .done
-            .iter()
-            .map(|(t, ..)| t.chars().count())
-            .max()
-            .unwrap_or(4);
+        let title = self.done.iter().map(|(t, ..)| t.chars().count()).max().unwrap_or(4);
         println!("\n{:title$}  {:>8}  look next", "step", "took");
         for (name, took, look) in &self.done {
             println!("{name:title$}  {:>7.2}s  {look}", took.as_secs_f64());

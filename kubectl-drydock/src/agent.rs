@@ -69,12 +69,8 @@ fn unreachable(error: &ExecError, pod: &str, namespace: &str) -> Unreachable {
 async fn pod_of(connection: &Connection, run: &ToolRun) -> Result<String, Unreachable> {
     let none = |why: &str| Unreachable::NoPod(why.to_owned());
     let status = run.status.as_ref();
-    let claim = status
-        .and_then(|s| s.claim.as_ref())
-        .ok_or_else(|| none("it hasn't started"))?;
-    let target = status
-        .and_then(|s| s.route.as_ref())
-        .and_then(|r| r.target.as_ref());
+    let claim = status.and_then(|s| s.claim.as_ref()).ok_or_else(|| none("it hasn't started"))?;
+    let target = status.and_then(|s| s.route.as_ref()).and_then(|r| r.target.as_ref());
     let target = target.ok_or_else(|| none("it has no environment"))?;
     let read = |failure: Failure| match failure.reason.as_str() {
         "Forbidden" => Unreachable::Forbidden(failure.headline.clone()),
@@ -83,18 +79,10 @@ async fn pod_of(connection: &Connection, run: &ToolRun) -> Result<String, Unreac
     };
     let instance: Option<InstanceStatus> = match target.kind {
         InstanceKind::DevcontainerInstance => {
-            connection
-                .get::<DevcontainerInstance>(&target.name)
-                .await
-                .map_err(read)?
-                .status
+            connection.get::<DevcontainerInstance>(&target.name).await.map_err(read)?.status
         }
         InstanceKind::ContainerInstance => {
-            connection
-                .get::<ContainerInstance>(&target.name)
-                .await
-                .map_err(read)?
-                .status
+            connection.get::<ContainerInstance>(&target.name).await.map_err(read)?.status
         }
     };
     let instance = instance.unwrap_or_default();

@@ -61,13 +61,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     pub(crate) request_timeout: Duration,
     /// How data is written: table, wide, json, yaml, name, jsonpath=EXPRESSION.
-    #[arg(
-        short = 'o',
-        long,
-        global = true,
-        value_name = "FORMAT",
-        default_value = "table"
-    )]
+    #[arg(short = 'o', long, global = true, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: Format,
     /// Go on watching (lists only).
     #[arg(short = 'w', long, global = true)]
@@ -151,12 +145,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) place: Where,
     /// Script that the environment's login shell runs; -: from stdin.
-    #[arg(
-        long,
-        value_name = "TEXT",
-        conflicts_with = "tool",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "TEXT", conflicts_with = "tool", allow_hyphen_values = true)]
     pub(crate) script: Option<String>,
     /// Don't start the environment: without a running one the run ends NoEnvironment.
     #[arg(long)]
@@ -275,16 +264,8 @@ pub(crate) fn parse(args: &[OsString]) -> Result<Cli, ExitCode> {
 /// The exit code of wrong usage: a command run by `run` may use 2 itself.
 fn usage_code(args: &[OsString]) -> u8 {
     let verbs = ["run", "logs", "explain", "version", "completion", "help"];
-    let verb = args
-        .iter()
-        .skip(1)
-        .take_while(|a| *a != "--")
-        .find(|a| verbs.iter().any(|v| a == v));
-    if verb.is_some_and(|v| v == "run") {
-        exit::OURS
-    } else {
-        exit::USAGE
-    }
+    let verb = args.iter().skip(1).take_while(|a| *a != "--").find(|a| verbs.iter().any(|v| a == v));
+    if verb.is_some_and(|v| v == "run") { exit::OURS } else { exit::USAGE }
 }
 
 /// Carries out the verb and writes its failure; the exit code.
@@ -329,9 +310,7 @@ fn lists_only(global: &Global) -> Result<(), Failure> {
     } else {
         return Ok(());
     };
-    Err(Failure::usage(format!(
-        "{flag} is for lists, and this verb shows one thing"
-    )))
+    Err(Failure::usage(format!("{flag} is for lists, and this verb shows one thing")))
 }
 
 #[cfg(test)]

@@ -38,17 +38,10 @@ impl Connection {
         if !global.impersonate_groups.is_empty() {
             config.auth_info.impersonate_groups = Some(global.impersonate_groups.clone());
         }
-        let namespace = global
-            .namespace
-            .clone()
-            .unwrap_or_else(|| config.default_namespace.clone());
+        let namespace = global.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client = Client::try_from(config)
             .map_err(|error| Failure::new("NoCluster", "no cluster to talk to").why(chain(&error)))?;
-        Ok(Self {
-            client,
-            namespace,
-            request_timeout: global.request_timeout,
-        })
+        Ok(Self { client, namespace, request_timeout: global.request_timeout })
     }
 
     /// The objects of a kind in the namespace.
@@ -93,17 +86,11 @@ impl Connection {
             return Ok(found);
         }
         let object = format!("{}/{name}", kinds::short(&K::kind(&())));
-        let mut failure = Failure::new(
-            "NotFound",
-            format!("{object} isn't there, in namespace {}", self.namespace),
-        )
-        .object(object);
+        let mut failure =
+            Failure::new("NotFound", format!("{object} isn't there, in namespace {}", self.namespace))
+                .object(object);
         if let Ok(others) = self
-            .call::<K, _>(
-                "list",
-                None,
-                api.list_metadata(&kube::api::ListParams::default().limit(500)),
-            )
+            .call::<K, _>("list", None, api.list_metadata(&kube::api::ListParams::default().limit(500)))
             .await
         {
             let names = others.items.iter().filter_map(|o| o.metadata.name.as_deref());
@@ -125,9 +112,7 @@ impl Connection {
         let mut all = Vec::new();
         let mut params = kube::api::ListParams::default().limit(500);
         loop {
-            let page = self
-                .call::<K, _>("list", None, self.api::<K>().list(&params))
-                .await?;
+            let page = self.call::<K, _>("list", None, self.api::<K>().list(&params)).await?;
             all.extend(page.items);
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
@@ -158,14 +143,9 @@ impl Connection {
 }
 
 async fn config(global: &Global) -> Result<Config, String> {
-    let options = KubeConfigOptions {
-        context: global.context.clone(),
-        ..KubeConfigOptions::default()
-    };
+    let options = KubeConfigOptions { context: global.context.clone(), ..KubeConfigOptions::default() };
     let from = |kubeconfig| async {
-        Config::from_custom_kubeconfig(kubeconfig, &options)
-            .await
-            .map_err(|e| chain(&e))
+        Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|e| chain(&e))
     };
     match &global.kubeconfig {
         Some(file) => from(Kubeconfig::read_from(file).map_err(|e| chain(&e))?).await,

@@ -17,14 +17,10 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         return Err(refused());
     }
     while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
         let number: f64 = rest[..digits].parse().map_err(|_| refused())?;
         rest = &rest[digits..];
-        let letters = rest
-            .find(|c: char| !c.is_ascii_alphabetic())
-            .unwrap_or(rest.len());
+        let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
         let unit = match &rest[..letters] {
             "" if digits == text.len() => 1.0,
             "ms" => 0.001,
@@ -69,26 +65,10 @@ mod tests {
         ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        for text in [
-            "",
-            "s",
-            "1d",
-            "-1s",
-            "1 s",
-            "1m30",
-            "1e3s",
-            "1..2s",
-            "99999999999h",
-            "NaN",
-        ] {
+        for text in ["", "s", "1d", "-1s", "1 s", "1m30", "1e3s", "1..2s", "99999999999h", "NaN"] {
             assert!(parse(text).is_err(), "{text}");
         }
-        for (millis, text) in [
-            (240, "0.2s"),
-            (12_900, "12s"),
-            (184_000, "3m4s"),
-            (3_720_000, "1h2m"),
-        ] {
+        for (millis, text) in [(240, "0.2s"), (12_900, "12s"), (184_000, "3m4s"), (3_720_000, "1h2m")] {
             assert_eq!(show(Duration::from_millis(millis)), text);
         }
     }

@@ -24,9 +24,7 @@ pub(crate) fn of_run(status: &ToolRunStatus) -> u8 {
     let number = |given: Option<i32>| given.and_then(|n| u8::try_from(n).ok());
     match outcome {
         Outcome::Succeeded => DONE,
-        Outcome::NonZeroExit => number(status.exit_code)
-            .filter(|code| *code != 0)
-            .unwrap_or(FAILED),
+        Outcome::NonZeroExit => number(status.exit_code).filter(|code| *code != 0).unwrap_or(FAILED),
         Outcome::Signalled => number(status.signal).map_or(OURS, |signal| 128_u8.saturating_add(signal)),
         Outcome::TimedOut => TIMEOUT,
         Outcome::Cancelled => INTERRUPTED,
@@ -75,12 +73,8 @@ mod tests {
             (Outcome::Evicted, None, None, 125),
             (Outcome::Lost, None, None, 125),
         ] {
-            let status = ToolRunStatus {
-                outcome: Some(outcome),
-                exit_code,
-                signal,
-                ..ToolRunStatus::default()
-            };
+            let status =
+                ToolRunStatus { outcome: Some(outcome), exit_code, signal, ..ToolRunStatus::default() };
             assert_eq!(of_run(&status), code, "{outcome}");
         }
         assert_eq!(of_run(&ToolRunStatus::default()), OURS);

@@ -29,36 +29,21 @@ pub(crate) async fn explain(
     let spec = args.place.resolve(connection, None).await?;
     let mut progress = Progress::new(global);
     let facts = Facts::read(connection, &spec).await?;
-    let operator = operator::status(connection, &global.operator_namespace)
-        .await
-        .unwrap_or_else(|why| {
-            progress.note(&format!(
-                "the operator's settings aren't known, so its defaults are assumed: {why}"
-            ));
-            operator::Status::default()
-        });
+    let operator = operator::status(connection, &global.operator_namespace).await.unwrap_or_else(|why| {
+        progress.note(&format!("the operator's settings aren't known, so its defaults are assumed: {why}"));
+        operator::Status::default()
+    });
     let verdict = decide(&spec, &facts, &operator, args.activate)?;
     let host = host_name(&facts);
-    let found = verdict
-        .chosen
-        .as_ref()
-        .and_then(|target| facts.instance(&resolved(target, &host)));
+    let found = verdict.chosen.as_ref().and_then(|target| facts.instance(&resolved(target, &host)));
     let value = document(&verdict, &host, found.and_then(|i| i.uid.clone()));
-    let name = verdict
-        .chosen
-        .as_ref()
-        .map(|t| shown(&resolved(t, &host)))
-        .unwrap_or_default();
+    let name = verdict.chosen.as_ref().map(|t| shown(&resolved(t, &host))).unwrap_or_default();
     let text = output::document(&global.output, &name, &value).unwrap_or_else(|| {
         let state = found.map(|i| i.state.clone()).unwrap_or_default();
         for_people(&verdict, &name, &state, global)
     });
     output::write(&text);
-    Ok(if verdict.chosen.is_some() {
-        exit::DONE
-    } else {
-        exit::FAILED
-    })
+    Ok(if verdict.chosen.is_some() { exit::DONE } else { exit::FAILED })
 }
 
 /// The verdict for the run that the spec would be.
@@ -71,12 +56,8 @@ fn decide(
     let rejected = |why: drydock_domain::path::PathError| {
         Failure::new("Rejected", format!("such a run would be rejected: {why}"))
     };
-    let root = spec
-        .path_mapping
-        .as_ref()
-        .map(|m| HostRoot::parse(&m.host_root))
-        .transpose()
-        .map_err(rejected)?;
+    let root =
+        spec.path_mapping.as_ref().map(|m| HostRoot::parse(&m.host_root)).transpose().map_err(rejected)?;
     let path =
         WorkspacePath::parse(spec.path.as_deref().unwrap_or_default(), root.as_ref()).map_err(rejected)?;
     let tool = facts.tool.as_ref().and_then(|t| t.spec.environment.as_ref());
@@ -96,10 +77,7 @@ fn decide(
         capability: &capability,
         config_name: spec.config_name.as_deref(),
         activate,
-        sandbox: facts.sandbox_plan().map(|plan| Sandbox {
-            plan,
-            checkouts: &checkouts,
-        }),
+        sandbox: facts.sandbox_plan().map(|plan| Sandbox { plan, checkouts: &checkouts }),
         environments: &environments,
         project: facts.project_facts(links.as_deref().unwrap_or_default()),
         host_policy: facts.host_policy().unwrap_or(operator.host_policy),
@@ -117,10 +95,7 @@ fn host_name(facts: &Facts) -> String {
 fn resolved(target: &Target, host: &str) -> InstanceRef {
     match target {
         Target::Instance(instance) => instance.clone(),
-        Target::Host => InstanceRef {
-            kind: InstanceKind::ContainerInstance,
-            name: host.to_owned(),
-        },
+        Target::Host => InstanceRef { kind: InstanceKind::ContainerInstance, name: host.to_owned() },
     }
 }
 
@@ -142,23 +117,16 @@ fn for_people(verdict: &Verdict, name: &str, state: &str, global: &Global) -> St
     let target = match (&verdict.chosen, verdict.refusal) {
         (Some(Target::Host), _) => format!("host ({name})"),
         (Some(Target::Instance(_)), _) => name.to_owned(),
-        (None, refusal) => refusal
-            .map_or("NoEnvironment", |r: Refusal| r.reason().as_str())
-            .to_owned(),
+        (None, refusal) => refusal.map_or("NoEnvironment", |r: Refusal| r.reason().as_str()).to_owned(),
     };
     let mut head = vec![("target", target)];
     if !state.is_empty() {
         head.push(("state", state.to_owned()));
     }
-    head.push((
-        "rule",
-        verdict.rule.map_or_else(|| "none".to_owned(), |r| r.to_string()),
-    ));
+    head.push(("rule", verdict.rule.map_or_else(|| "none".to_owned(), |r| r.to_string())));
     head.push(("reason", verdict.reason.clone()));
-    let mut out: String = head
-        .iter()
-        .map(|(key, value)| format!("{key:<8}{}\n", text::line(value)))
-        .collect();
+    let mut out: String =
+        head.iter().map(|(key, value)| format!("{key:<8}{}\n", text::line(value))).collect();
     if verdict.considered.is_empty() {
         return out;
     }
@@ -166,19 +134,11 @@ fn for_people(verdict: &Verdict, name: &str, state: &str, global: &Global) -> St
         .considered
         .iter()
         .map(|c| {
-            vec![
-                c.source.clone(),
-                c.target.clone().unwrap_or_else(|| "-".to_owned()),
-                c.verdict.clone(),
-            ]
+            vec![c.source.clone(), c.target.clone().unwrap_or_else(|| "-".to_owned()), c.verdict.clone()]
         })
         .collect();
     out.push('\n');
-    out.push_str(&output::table(
-        &["CONSIDERED", "TARGET", "VERDICT"],
-        &rows,
-        !global.no_headers,
-    ));
+    out.push_str(&output::table(&["CONSIDERED", "TARGET", "VERDICT"], &rows, !global.no_headers));
     out
 }
 

@@ -50,11 +50,7 @@ impl std::ops::DerefMut for Failure {
 impl Failure {
     /// A failure with a reason.
     pub(crate) fn new(reason: &str, headline: impl Into<String>) -> Self {
-        Self(Box::new(Parts {
-            headline: headline.into(),
-            reason: reason.to_owned(),
-            ..Parts::default()
-        }))
+        Self(Box::new(Parts { headline: headline.into(), reason: reason.to_owned(), ..Parts::default() }))
     }
 
     /// Wrong usage.
@@ -84,12 +80,10 @@ impl Failure {
         match error {
             kube::Error::Api(status) if status.code == 403 => {
                 let headline = format!("no right to {asked}");
-                Self::new("Forbidden", headline)
-                    .why(status.message.clone())
-                    .then(format!(
-                        "ask for the verb {:?} on {:?} (API group {:?}) in namespace {}",
-                        asked.verb, asked.resource, asked.group, asked.namespace
-                    ))
+                Self::new("Forbidden", headline).why(status.message.clone()).then(format!(
+                    "ask for the verb {:?} on {:?} (API group {:?}) in namespace {}",
+                    asked.verb, asked.resource, asked.group, asked.namespace
+                ))
             }
             kube::Error::Api(status) if status.code == 401 => {
                 Self::new("Unauthorized", "the cluster doesn't know you").then("log in to the cluster again")
@@ -108,12 +102,7 @@ impl Failure {
     /// The lines for a person.
     pub(crate) fn lines(&self) -> String {
         let mut out = format!("error: {}", line(&self.headline));
-        for (name, part) in [
-            ("why", &self.why),
-            ("at", &self.at),
-            ("log", &self.log),
-            ("then", &self.then),
-        ] {
+        for (name, part) in [("why", &self.why), ("at", &self.at), ("log", &self.log), ("then", &self.then)] {
             if let Some(part) = part {
                 let _ = write!(out, "\n  {name:<4}  {}", line(part));
             }
@@ -157,11 +146,7 @@ impl std::fmt::Display for Asked<'_> {
         if let Some(name) = self.name {
             write!(f, "/{name}")?;
         }
-        if self.namespace.is_empty() {
-            Ok(())
-        } else {
-            write!(f, " in namespace {}", self.namespace)
-        }
+        if self.namespace.is_empty() { Ok(()) } else { write!(f, " in namespace {}", self.namespace) }
     }
 }
 
@@ -205,13 +190,10 @@ mod tests {
 
     #[test]
     fn lines_and_json() {
-        let mut failure = Failure::new(
-            "BuildFailed",
-            "dc/web can't start: BuildFailed\u{1b}[2J in step 3/5",
-        )
-        .object("dc/web")
-        .why("E: Unable to\nlocate package")
-        .then("fix it");
+        let mut failure = Failure::new("BuildFailed", "dc/web can't start: BuildFailed\u{1b}[2J in step 3/5")
+            .object("dc/web")
+            .why("E: Unable to\nlocate package")
+            .then("fix it");
         failure.at = Some("services/web/.devcontainer/devcontainer.json:12:5".into());
         failure.log = Some("kubectl drydock logs dc/web --build".into());
         assert_eq!(
@@ -246,12 +228,6 @@ mod tests {
         };
         let failure = Failure::of_call(&kube::Error::Api(Box::new(status)), &asked);
         assert_eq!(failure.headline, "no right to create toolruns in namespace team");
-        assert!(
-            failure
-                .then
-                .as_ref()
-                .unwrap()
-                .contains("\"create\" on \"toolruns\"")
-        );
+        assert!(failure.then.as_ref().unwrap().contains("\"create\" on \"toolruns\""));
     }
 }

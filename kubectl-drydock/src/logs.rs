@@ -42,10 +42,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<(u64, Option<u64>), String> {
         || format!("{text:?} is no range: write the first and the last byte, from 0, like 0-1023 or 1024-");
     let (from, to) = text.split_once('-').ok_or_else(refused)?;
     let from = from.parse().map_err(|_| refused())?;
-    let to = Some(to)
-        .filter(|t| !t.is_empty())
-        .map(|t| t.parse().map_err(|_| refused()))
-        .transpose()?;
+    let to = Some(to).filter(|t| !t.is_empty()).map(|t| t.parse().map_err(|_| refused())).transpose()?;
     if to.is_some_and(|to| to < from) {
         return Err(refused());
     }
@@ -57,11 +54,7 @@ pub(crate) async fn logs(connection: &Connection, global: &Global, args: &LogsAr
     let name = run_name(&args.run)?;
     let mut progress = Progress::new(global);
     let mut run: ToolRun = connection.get(name).await?;
-    let stream = if args.stderr {
-        StreamName::Stderr
-    } else {
-        StreamName::Stdout
-    };
+    let stream = if args.stderr { StreamName::Stderr } else { StreamName::Stdout };
     if args.follow && !is_finished(&run) {
         run = wait_for_start(connection, run, &mut progress).await?;
     }
@@ -71,10 +64,7 @@ pub(crate) async fn logs(connection: &Connection, global: &Global, args: &LogsAr
         progress.note("this run only activates, and stores no output");
     }
     if !is_finished(&run) && !is_claimed(&run) {
-        let ready = run
-            .status
-            .as_ref()
-            .and_then(|s| ConditionType::Ready.find(&s.conditions));
+        let ready = run.status.as_ref().and_then(|s| ConditionType::Ready.find(&s.conditions));
         let message = ready.map_or("it waits for the controller", |c| c.message.as_str());
         progress.note(&format!("trun/{name} hasn't started: {message}"));
         return Ok(exit::DONE);
@@ -126,10 +116,7 @@ async fn wait_for_start(
     let mut run = run;
     let mut seen = follow(connection, &name);
     while !is_finished(&run) && !is_claimed(&run) {
-        let ready = run
-            .status
-            .as_ref()
-            .and_then(|s| ConditionType::Ready.find(&s.conditions));
+        let ready = run.status.as_ref().and_then(|s| ConditionType::Ready.find(&s.conditions));
         progress.state(&format!(
             "trun/{name}: {}",
             ready.map_or("waits for the controller", |c| c.message.as_str())
@@ -187,9 +174,7 @@ async fn from_status(
     let name = stream.as_str_name().to_lowercase();
     if !is_finished(run) {
         let headline = format!("the output of {object}, which isn't over, can't be reached");
-        return Err(Failure::new("Unreachable", headline)
-            .object(object)
-            .why(why.to_string()));
+        return Err(Failure::new("Unreachable", headline).object(object).why(why.to_string()));
     }
     let mut stdout = tokio::io::stdout();
     match kept::of(run.status.as_ref(), stream) {
@@ -229,16 +214,12 @@ async fn from_status(
 fn say(run: &ToolRun, stream: StreamName, state: State, progress: &mut Progress) {
     let name = stream.as_str_name().to_lowercase();
     let total = kept::total(run.status.as_ref(), stream);
-    let size = if is_finished(run) {
-        format!(" ({total} bytes)")
-    } else {
-        String::new()
-    };
+    let size = if is_finished(run) { format!(" ({total} bytes)") } else { String::new() };
     match state {
         State::Full => progress.note(&format!("Full: all of {name}{size} is left")),
-        State::Preview => progress.note(&format!(
-            "Preview: only the beginning and the end of {name}{size} are left"
-        )),
+        State::Preview => {
+            progress.note(&format!("Preview: only the beginning and the end of {name}{size} are left"))
+        }
     }
 }
 

@@ -60,9 +60,8 @@ fn parse_path(expression: &str) -> Result<Vec<Step>, String> {
     let refused = || {
         format!("{expression:?} can't be read: write it like {{.status.route.rule}} or {{.items[*].name}}")
     };
-    let inner = expression
-        .strip_prefix('{')
-        .map_or(Ok(expression), |e| e.strip_suffix('}').ok_or_else(refused))?;
+    let inner =
+        expression.strip_prefix('{').map_or(Ok(expression), |e| e.strip_suffix('}').ok_or_else(refused))?;
     let mut rest = inner.strip_prefix('$').unwrap_or(inner);
     let mut steps = Vec::new();
     while !rest.is_empty() {
@@ -148,11 +147,7 @@ pub(crate) fn table(heads: &[&str], rows: &[Vec<String>], with_heads: bool) -> S
     }
     all.extend(rows.iter().map(|row| row.iter().map(|cell| line(cell)).collect()));
     let width = |column: usize| {
-        all.iter()
-            .filter_map(|r| r.get(column))
-            .map(|c| c.chars().count())
-            .max()
-            .unwrap_or(0)
+        all.iter().filter_map(|r| r.get(column)).map(|c| c.chars().count()).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..heads.len()).map(width).collect();
     let mut out = String::new();
@@ -170,10 +165,7 @@ pub(crate) fn table(heads: &[&str], rows: &[Vec<String>], with_heads: bool) -> S
 /// Writes to stdout; whether somebody read it.
 pub(crate) fn write(text: &str) -> bool {
     let mut stdout = std::io::stdout().lock();
-    stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-        .is_ok()
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_ok()
 }
 
 /// Writes a failure: lines on stderr; with `-o json` an object on stdout.
@@ -229,10 +221,7 @@ mod tests {
             table(&["ONE", "TWO", "THREE"], &rows, true),
             "ONE   TWO         THREE\na     long cell   z\nbb\n"
         );
-        assert_eq!(
-            table(&["ONE", "TWO", "THREE"], &rows, false),
-            "a    long cell   z\nbb\n"
-        );
+        assert_eq!(table(&["ONE", "TWO", "THREE"], &rows, false), "a    long cell   z\nbb\n");
     }
 
     #[test]

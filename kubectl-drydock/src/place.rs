@@ -22,19 +22,13 @@ pub(crate) enum Place {
 /// One sentence: what is wrong with it, or that folders and URLs aren't places yet.
 pub(crate) fn parse(text: &str) -> Result<Place, String> {
     let (kind, rest) = text.split_once('/').unwrap_or((text, ""));
-    let named = |rest: &str| {
-        name(rest)
-            .map(str::to_owned)
-            .map_err(|why| format!("{text:?} names no object: {why}"))
-    };
+    let named =
+        |rest: &str| name(rest).map(str::to_owned).map_err(|why| format!("{text:?} names no object: {why}"));
     let instance = |kind, rest: &str| named(rest).map(|name| Place::Instance(InstanceRef { kind, name }));
     match kind {
         "ws" | "workspace" | "workspaces" => {
             let (name, path) = rest.split_once('/').unwrap_or((rest, ""));
-            Ok(Place::Workspace {
-                name: named(name)?,
-                path: Some(path.to_owned()).filter(|p| !p.is_empty()),
-            })
+            Ok(Place::Workspace { name: named(name)?, path: Some(path.to_owned()).filter(|p| !p.is_empty()) })
         }
         "dc" | "devcontainerinstance" | "devcontainerinstances" => {
             instance(InstanceKind::DevcontainerInstance, rest)
@@ -60,10 +54,7 @@ pub(crate) fn name(text: &str) -> Result<&str, String> {
     if text.is_empty() {
         Err("the name is missing".to_owned())
     } else if text.len() > drydock_crds::MAX_NAME {
-        Err(format!(
-            "the name is longer than {} characters",
-            drydock_crds::MAX_NAME
-        ))
+        Err(format!("the name is longer than {} characters", drydock_crds::MAX_NAME))
     } else if !text.chars().all(label) || text.starts_with('-') || text.ends_with('-') {
         Err("a name has lower-case letters, digits and '-', and neither begins nor ends with '-'".to_owned())
     } else {
@@ -76,17 +67,11 @@ mod tests {
     use super::*;
 
     fn workspace(name: &str, path: Option<&str>) -> Place {
-        Place::Workspace {
-            name: name.to_owned(),
-            path: path.map(str::to_owned),
-        }
+        Place::Workspace { name: name.to_owned(), path: path.map(str::to_owned) }
     }
 
     fn instance(kind: InstanceKind, name: &str) -> Place {
-        Place::Instance(InstanceRef {
-            kind,
-            name: name.to_owned(),
-        })
+        Place::Instance(InstanceRef { kind, name: name.to_owned() })
     }
 
     #[test]
@@ -127,10 +112,6 @@ mod tests {
             assert!(refused.contains(part), "{text}: {refused}");
             assert!(!refused.contains('\n'), "{text}");
         }
-        assert!(
-            parse(&format!("dc/{}", "x".repeat(64)))
-                .unwrap_err()
-                .contains("longer than 63")
-        );
+        assert!(parse(&format!("dc/{}", "x".repeat(64))).unwrap_err().contains("longer than 63"));
     }
 }

@@ -46,9 +46,7 @@ impl Progress {
 
     /// When [`Self::tick`] has something to say.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.pending
-            .as_ref()
-            .map(|(_, since)| *since + if self.verbose { Duration::ZERO } else { DELAY })
+        self.pending.as_ref().map(|(_, since)| *since + if self.verbose { Duration::ZERO } else { DELAY })
     }
 
     /// Says what has lasted long enough.

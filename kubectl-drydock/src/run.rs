@@ -56,17 +56,12 @@ pub(crate) async fn run(connection: &Connection, global: &Global, args: &RunArgs
 async fn create(connection: &Connection, run: ToolRun) -> Result<ToolRun, Failure> {
     let api = connection.api::<ToolRun>();
     let name = run.metadata.name.clone().unwrap_or_default();
-    let created = connection
-        .call::<ToolRun, _>("create", None, api.create(&PostParams::default(), &run))
-        .await;
+    let created =
+        connection.call::<ToolRun, _>("create", None, api.create(&PostParams::default(), &run)).await;
     match created {
         Err(failure) if failure.reason == "AlreadyExists" => {
             let found: ToolRun = connection.get(&name).await?;
-            if found.spec == run.spec {
-                Ok(found)
-            } else {
-                Err(failure)
-            }
+            if found.spec == run.spec { Ok(found) } else { Err(failure) }
         }
         other => other,
     }
@@ -76,9 +71,7 @@ async fn create(connection: &Connection, run: ToolRun) -> Result<ToolRun, Failur
 fn name(base: &str) -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     // Seeded from the operating system for each process and each value.
-    let mut random = std::collections::hash_map::RandomState::new()
-        .build_hasher()
-        .finish();
+    let mut random = std::collections::hash_map::RandomState::new().build_hasher().finish();
     let mut tail = String::new();
     for _ in 0..8 {
         tail.push(char::from(LETTERS[usize::try_from(random % 32).unwrap_or(0)]));

@@ -20,11 +20,7 @@ pub(crate) fn clean(text: &str) -> String {
 
 /// [`clean`], on one line.
 pub(crate) fn line(text: &str) -> String {
-    let words: Vec<&str> = text
-        .split(['\n', '\t'])
-        .map(str::trim)
-        .filter(|w| !w.is_empty())
-        .collect();
+    let words: Vec<&str> = text.split(['\n', '\t']).map(str::trim).filter(|w| !w.is_empty()).collect();
     clean(&words.join(" "))
 }
 

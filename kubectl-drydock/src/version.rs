@@ -18,10 +18,7 @@ pub(crate) async fn version(connection: &Connection, global: &Global) -> Result<
     let client = env!("CARGO_PKG_VERSION");
     let (definitions, fits, note) = definitions(connection).await;
     let controller = operator::status(connection, &global.operator_namespace).await;
-    let controller = controller
-        .ok()
-        .and_then(|c| c.version)
-        .unwrap_or_else(|| "unknown".to_owned());
+    let controller = controller.ok().and_then(|c| c.version).unwrap_or_else(|| "unknown".to_owned());
     let value: Value =
         json!({"client": client, "controller": controller, "definitions": definitions, "fits": fits});
     let text = output::document(&global.output, client, &value).unwrap_or_else(|| {
@@ -30,23 +27,14 @@ pub(crate) async fn version(connection: &Connection, global: &Global) -> Result<
             Some(false) => format!("this client needs {}", drydock_crds::VERSION),
             None => note,
         };
-        let rows = [
-            ("client", client, ""),
-            ("controller", &controller, ""),
-            ("definitions", &definitions, &fit),
-        ];
-        let rows: Vec<Vec<String>> = rows
-            .iter()
-            .map(|(a, b, c)| vec![(*a).to_owned(), (*b).to_owned(), (*c).to_owned()])
-            .collect();
+        let rows =
+            [("client", client, ""), ("controller", &controller, ""), ("definitions", &definitions, &fit)];
+        let rows: Vec<Vec<String>> =
+            rows.iter().map(|(a, b, c)| vec![(*a).to_owned(), (*b).to_owned(), (*c).to_owned()]).collect();
         output::table(&["PART", "VERSION", "NOTE"], &rows, !global.no_headers)
     });
     output::write(&text);
-    Ok(if fits == Some(false) {
-        exit::FAILED
-    } else {
-        exit::DONE
-    })
+    Ok(if fits == Some(false) { exit::FAILED } else { exit::DONE })
 }
 
 /// The served versions, whether ours is among them, and why that isn't known.

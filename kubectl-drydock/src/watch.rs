@@ -44,15 +44,11 @@ pub(crate) fn follow(connection: &Connection, name: &str) -> mpsc::Receiver<Seen
 
 async fn follow_to(connection: &Connection, name: &str, sender: &mpsc::Sender<Seen>) -> Seen {
     let api = connection.api::<ToolRun>();
-    let params = WatchParams::default()
-        .fields(&format!("metadata.name={name}"))
-        .timeout(WATCH_SECONDS);
+    let params = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
     let mut good = Instant::now();
     let mut pause = Duration::from_millis(100);
     loop {
-        let found = connection
-            .call::<ToolRun, _>("get", Some(name), api.get_opt(name))
-            .await;
+        let found = connection.call::<ToolRun, _>("get", Some(name), api.get_opt(name)).await;
         let result = match found {
             Ok(None) => return Seen::Gone,
             Ok(Some(run)) => {
@@ -80,10 +76,7 @@ async fn follow_to(connection: &Connection, name: &str, sender: &mpsc::Sender<Se
 
 /// What another try can't mend.
 fn final_for_good(failure: &Failure) -> bool {
-    matches!(
-        failure.reason.as_str(),
-        "Forbidden" | "Unauthorized" | "NotInstalled"
-    )
+    matches!(failure.reason.as_str(), "Forbidden" | "Unauthorized" | "NotInstalled")
 }
 
 /// One watch call: the last thing to say, or none where the object has to be read again.
@@ -95,9 +88,7 @@ async fn watch(
     good: &mut Instant,
 ) -> Result<Option<Seen>, Failure> {
     let api = connection.api::<ToolRun>();
-    let events = connection
-        .call::<ToolRun, _>("watch", None, api.watch(params, &version))
-        .await?;
+    let events = connection.call::<ToolRun, _>("watch", None, api.watch(params, &version)).await?;
     let mut events = std::pin::pin!(events);
     *good = Instant::now();
     // The server ends the call by itself; a connection that died silently is noticed here.

@@ -60,9 +60,7 @@ impl Where {
             plan_ref: reference("--plan", &self.plan)?,
             path: self.path.clone(),
             config_name: self.config.clone(),
-            path_mapping: map_root.map(|root| PathMapping {
-                host_root: root.to_owned(),
-            }),
+            path_mapping: map_root.map(|root| PathMapping { host_root: root.to_owned() }),
             ..ToolRunSpec::default()
         };
         let mut capability = Capability {
@@ -81,18 +79,13 @@ impl Where {
             None => {}
             Some(Place::Workspace { name, path }) => {
                 if path.is_some() && self.path.is_some() {
-                    return Err(Failure::usage(
-                        "the path is given twice: in the place and by --path",
-                    ));
+                    return Err(Failure::usage("the path is given twice: in the place and by --path"));
                 }
                 spec.workspace_ref = Some(LocalRef::new(name));
                 spec.path = path.or(spec.path);
             }
             Some(Place::Instance(instance)) => {
-                capability.specific = Some(Specific {
-                    kind: Some(instance.kind),
-                    name: instance.name,
-                });
+                capability.specific = Some(Specific { kind: Some(instance.kind), name: instance.name });
             }
         }
         spec.environment = Some(capability).filter(|c| *c != Capability::default());
@@ -107,14 +100,8 @@ impl Where {
     ) -> Result<ToolRunSpec, Failure> {
         let mut spec = self.spec(map_root)?;
         let specific = spec.environment.as_ref().and_then(|e| e.specific.as_ref());
-        if let (
-            Some(Specific {
-                kind: Some(kind),
-                name,
-            }),
-            Some(_),
-            None,
-        ) = (specific, &spec.path, &spec.plan_ref)
+        if let (Some(Specific { kind: Some(kind), name }), Some(_), None) =
+            (specific, &spec.path, &spec.plan_ref)
         {
             let workspace = connection.workspace_of(*kind, name).await?;
             spec.workspace_ref = workspace.map(LocalRef::new);
@@ -130,9 +117,7 @@ impl Where {
     fn place(&self) -> Result<Option<Place>, Failure> {
         match self.place.as_deref() {
             None if self.plan.is_some() || self.project.is_some() => Ok(None),
-            text => place::parse(text.unwrap_or("."))
-                .map(Some)
-                .map_err(Failure::usage),
+            text => place::parse(text.unwrap_or(".")).map(Some).map_err(Failure::usage),
         }
     }
 }
@@ -144,10 +129,7 @@ mod tests {
     use super::*;
 
     fn at(place: &str) -> Where {
-        Where {
-            place: Some(place.into()),
-            ..Where::default()
-        }
+        Where { place: Some(place.into()), ..Where::default() }
     }
 
     #[test]
@@ -163,40 +145,19 @@ mod tests {
             (Some(InstanceKind::DevcontainerInstance), "web")
         );
         assert_eq!(spec.path_mapping.unwrap().host_root, "/home/me");
-        let planned = Where {
-            plan: Some("fix".into()),
-            require: Some(Required::Container),
-            ..Where::default()
-        };
+        let planned =
+            Where { plan: Some("fix".into()), require: Some(Required::Container), ..Where::default() };
         let spec = planned.spec(None).unwrap();
-        assert_eq!(
-            (spec.plan_ref, spec.workspace_ref),
-            (Some(LocalRef::new("fix")), None)
-        );
-        assert_eq!(
-            spec.environment.unwrap().required,
-            Some(tool::Required::Container)
-        );
+        assert_eq!((spec.plan_ref, spec.workspace_ref), (Some(LocalRef::new("fix")), None));
+        assert_eq!(spec.environment.unwrap().required, Some(tool::Required::Container));
     }
 
     #[test]
     fn what_contradicts_itself_is_refused() {
-        let twice = Where {
-            path: Some("x".into()),
-            ..at("ws/shop/y")
-        };
+        let twice = Where { path: Some("x".into()), ..at("ws/shop/y") };
         assert!(twice.spec(None).unwrap_err().headline.contains("twice"));
-        assert!(
-            Where::default()
-                .spec(None)
-                .unwrap_err()
-                .headline
-                .contains("local folder")
-        );
-        let bad = Where {
-            tool: Some("Lint".into()),
-            ..at("ws/shop")
-        };
+        assert!(Where::default().spec(None).unwrap_err().headline.contains("local folder"));
+        let bad = Where { tool: Some("Lint".into()), ..at("ws/shop") };
         assert!(bad.spec(None).unwrap_err().headline.starts_with("--tool Lint: "));
     }
 }

@@ -292,10 +292,7 @@ impl CheckoutReason {
     /// Whether the same attempt may succeed later without anybody changing anything.
     #[must_use]
     pub fn is_transient(self) -> bool {
-        matches!(
-            self,
-            Self::SourceUnreachable | Self::Timeout | Self::GitFailed | Self::Internal
-        )
+        matches!(self, Self::SourceUnreachable | Self::Timeout | Self::GitFailed | Self::Internal)
     }
 }
 
@@ -318,21 +315,13 @@ mod tests {
             owner: Owner { uid: 1000, gid: 1000 },
             hold: None,
             discovery: DiscoverySpec::default(),
-            living: Some(Living {
-                plans: vec![],
-                instances: vec!["u-1".into()],
-            }),
+            living: Some(Living { plans: vec![], instances: vec!["u-1".into()] }),
             timeout_seconds: 300,
         };
         let json = serde_json::to_string(&spec).unwrap();
         assert_eq!(serde_json::from_str::<CheckoutSpec>(&json).unwrap(), spec);
         let odd = json.replacen("\"root\"", "\"rooot\"", 1);
-        assert!(
-            serde_json::from_str::<CheckoutSpec>(&odd)
-                .unwrap_err()
-                .to_string()
-                .contains("rooot")
-        );
+        assert!(serde_json::from_str::<CheckoutSpec>(&odd).unwrap_err().to_string().contains("rooot"));
     }
 
     #[test]

@@ -41,11 +41,7 @@ impl Default for Deadlines {
     /// 10 s each: below the shortest idle limits of proxies on the way.
     fn default() -> Self {
         let ten = Duration::from_secs(10);
-        Self {
-            dial: ten,
-            ping: ten,
-            pong: ten,
-        }
+        Self { dial: ten, ping: ten, pong: ten }
     }
 }
 
@@ -161,9 +157,7 @@ pub async fn exec_output(
     deadlines: Deadlines,
 ) -> Result<Vec<u8>, ExecError> {
     let stream = exec_stream(client, namespace, pod, container, command, deadlines).await?;
-    timeout(deadlines.dial, collect(stream, limit))
-        .await
-        .map_err(|_| ExecError::Deadline(deadlines.dial))?
+    timeout(deadlines.dial, collect(stream, limit)).await.map_err(|_| ExecError::Deadline(deadlines.dial))?
 }
 
 async fn collect(mut stream: ExecStream, limit: usize) -> Result<Vec<u8>, ExecError> {

@@ -122,13 +122,7 @@ impl GitUrl {
         let (user, host_port) = split_user(authority, scheme)?;
         let (host, port) = split_port(host_port)?;
         check_path(path)?;
-        Ok(Self {
-            scheme,
-            user,
-            host,
-            port,
-            path: path.to_owned(),
-        })
+        Ok(Self { scheme, user, host, port, path: path.to_owned() })
     }
 
     /// `user@host:path`, as `scp` and git have it.
@@ -139,19 +133,9 @@ impl GitUrl {
         }
         let (user, host) = split_user(authority, Scheme::Ssh)?;
         let host = check_host(host)?;
-        let path = if path.starts_with('/') {
-            path.to_owned()
-        } else {
-            format!("/{path}")
-        };
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         check_path(&path)?;
-        Ok(Self {
-            scheme: Scheme::Ssh,
-            user,
-            host,
-            port: None,
-            path,
-        })
+        Ok(Self { scheme: Scheme::Ssh, user, host, port: None, path })
     }
 
     /// Scheme, host and port, by which a credential is bound to its place.
@@ -178,10 +162,7 @@ impl fmt::Display for GitUrl {
 
 fn is_url_byte(byte: u8) -> bool {
     byte.is_ascii_graphic()
-        && !matches!(
-            byte,
-            b'"' | b'\'' | b'`' | b'\\' | b'<' | b'>' | b'{' | b'}' | b'|' | b'^'
-        )
+        && !matches!(byte, b'"' | b'\'' | b'`' | b'\\' | b'<' | b'>' | b'{' | b'}' | b'|' | b'^')
 }
 
 fn split_user(authority: &str, scheme: Scheme) -> Result<(Option<String>, &str), UrlError> {
@@ -209,13 +190,9 @@ fn split_port(host_port: &str) -> Result<(String, Option<u16>), UrlError> {
     };
     let port = match port {
         None => None,
-        Some(digits) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => Some(
-            digits
-                .parse()
-                .ok()
-                .filter(|port| *port != 0)
-                .ok_or(UrlError::Port)?,
-        ),
+        Some(digits) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => {
+            Some(digits.parse().ok().filter(|port| *port != 0).ok_or(UrlError::Port)?)
+        }
         Some(_) => return Err(UrlError::Port),
     };
     Ok((check_host(host)?, port))
@@ -223,16 +200,11 @@ fn split_port(host_port: &str) -> Result<(String, Option<u16>), UrlError> {
 
 fn check_host(host: &str) -> Result<String, UrlError> {
     if let Some(inner) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        return inner
-            .parse::<std::net::Ipv6Addr>()
-            .map(|ip| format!("[{ip}]"))
-            .map_err(|_| UrlError::Host);
+        return inner.parse::<std::net::Ipv6Addr>().map(|ip| format!("[{ip}]")).map_err(|_| UrlError::Host);
     }
     let label = |label: &str| {
         (1..=63).contains(&label.len())
-            && label
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
@@ -293,11 +265,7 @@ pub fn check_revision(text: &str) -> Result<(), RevisionError> {
         || text == "@"
         || text.ends_with('.')
         || text.split('/').any(bad_part);
-    if broken {
-        Err(RevisionError::Syntax)
-    } else {
-        Ok(())
-    }
+    if broken { Err(RevisionError::Syntax) } else { Ok(()) }
 }
 
 /// Whether a text is a whole object id (40 or 64 hex digits).
@@ -318,10 +286,7 @@ mod tests {
             ("https://Git.Example/shop.git", "https://git.example/shop.git"),
             ("http://10.0.0.1:3000/a/b", "http://10.0.0.1:3000/a/b"),
             ("HTTPS://git.example:443/x%20y", "https://git.example:443/x%20y"),
-            (
-                "ssh://git@git.example:2222/~me/x.git",
-                "ssh://git@git.example:2222/~me/x.git",
-            ),
+            ("ssh://git@git.example:2222/~me/x.git", "ssh://git@git.example:2222/~me/x.git"),
             ("git@git.example:team/x.git", "ssh://git@git.example/team/x.git"),
             ("git@git.example:/srv/x.git", "ssh://git@git.example/srv/x.git"),
             ("ssh://git@[::1]:22/x", "ssh://git@[::1]:22/x"),
@@ -367,15 +332,7 @@ mod tests {
 
     #[test]
     fn revisions() {
-        for good in [
-            "main",
-            "feat/x_Y",
-            "v1.2.3",
-            "refs/tags/v1",
-            "ünïcode",
-            "a@b",
-            "0123abc",
-        ] {
+        for good in ["main", "feat/x_Y", "v1.2.3", "refs/tags/v1", "ünïcode", "a@b", "0123abc"] {
             assert_eq!(check_revision(good), Ok(()), "{good}");
         }
         for bad in [

@@ -15,28 +15,13 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("drydock-protocol", &[]),
     ("drydock-crds", &[]),
     ("drydock-cluster", &[]),
-    (
-        "drydock-domain",
-        &["drydock-crds", "devcontainer", "drydock-protocol"],
-    ),
-    (
-        "drydock-controller",
-        &["drydock-domain", "drydock-crds", "drydock-protocol"],
-    ),
+    ("drydock-domain", &["drydock-crds", "devcontainer", "drydock-protocol"]),
+    ("drydock-controller", &["drydock-domain", "drydock-crds", "drydock-protocol"]),
     ("drydock-agent", &["drydock-protocol", "devcontainer"]),
-    (
-        "kubectl-drydock",
-        &["drydock-domain", "drydock-crds", "drydock-protocol"],
-    ),
+    ("kubectl-drydock", &["drydock-domain", "drydock-crds", "drydock-protocol"]),
     (
         "drydock-tests",
-        &[
-            "drydock-controller",
-            "drydock-domain",
-            "drydock-crds",
-            "drydock-protocol",
-            "drydock-cluster",
-        ],
+        &["drydock-controller", "drydock-domain", "drydock-crds", "drydock-protocol", "drydock-cluster"],
     ),
     ("drydock-e2e", &["drydock-crds", "drydock-cluster"]),
 ];
@@ -66,16 +51,8 @@ fn root() -> PathBuf {
 }
 
 fn cargo(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO"))
-        .current_dir(root())
-        .args(arguments)
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let output = Command::new(env!("CARGO")).current_dir(root()).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -103,21 +80,14 @@ fn without_tests(text: &str) -> &str {
 
 #[test]
 fn crates_import_only_along_the_arrows() {
-    let metadata: Value = serde_json::from_str(&cargo(&[
-        "metadata",
-        "--format-version=1",
-        "--no-deps",
-        "--locked",
-    ]))
-    .unwrap();
+    let metadata: Value =
+        serde_json::from_str(&cargo(&["metadata", "--format-version=1", "--no-deps", "--locked"])).unwrap();
     let allowed: BTreeMap<&str, &[&str]> = ARROWS.into_iter().collect();
     let mut seen = BTreeSet::new();
     let mut wrong = Vec::new();
     for package in metadata["packages"].as_array().unwrap() {
         let name = package["name"].as_str().unwrap();
-        let arrows = allowed
-            .get(name)
-            .unwrap_or_else(|| panic!("{name} has no place among the crates"));
+        let arrows = allowed.get(name).unwrap_or_else(|| panic!("{name} has no place among the crates"));
         seen.insert(name);
         for dependency in package["dependencies"].as_array().unwrap() {
             let target = dependency["name"].as_str().unwrap();
@@ -133,9 +103,8 @@ fn crates_import_only_along_the_arrows() {
 #[test]
 fn decisions_reach_no_clock_and_no_network() {
     for name in PURE {
-        let tree = cargo(&[
-            "tree", "--locked", "-p", name, "-e", "normal", "--prefix", "none", "--format", "{p}",
-        ]);
+        let tree =
+            cargo(&["tree", "--locked", "-p", name, "-e", "normal", "--prefix", "none", "--format", "{p}"]);
         let crates: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
         assert!(crates.len() > 3, "{name}: {tree}");
         let impure: Vec<&&str> = IMPURE.iter().filter(|bad| crates.contains(**bad)).collect();
@@ -196,11 +165,7 @@ fn files_are_short_and_named_for_what_they_hold() {
 
 #[test]
 fn nothing_is_left_undone_in_the_code() {
-    let marks = [
-        ["TO", "DO"].concat(),
-        ["FIX", "ME"].concat(),
-        ["#[ig", "nore]"].concat(),
-    ];
+    let marks = [["TO", "DO"].concat(), ["FIX", "ME"].concat(), ["#[ig", "nore]"].concat()];
     for path in sources() {
         let text = fs::read_to_string(root().join(&path)).unwrap();
         for mark in &marks {
@@ -227,22 +192,13 @@ fn versions_are_pinned_once() {
             }
         }
     }
-    assert_eq!(
-        wrong,
-        Vec::<String>::new(),
-        "versions belong into the root's [workspace.dependencies]"
-    );
+    assert_eq!(wrong, Vec::<String>::new(), "versions belong into the root's [workspace.dependencies]");
 }
 
 /// The folder and name of each crate.
 fn members() -> Vec<(String, String)> {
-    let metadata: Value = serde_json::from_str(&cargo(&[
-        "metadata",
-        "--format-version=1",
-        "--no-deps",
-        "--locked",
-    ]))
-    .unwrap();
+    let metadata: Value =
+        serde_json::from_str(&cargo(&["metadata", "--format-version=1", "--no-deps", "--locked"])).unwrap();
     let prefix = root();
     metadata["packages"]
         .as_array()
@@ -251,10 +207,7 @@ fn members() -> Vec<(String, String)> {
         .map(|package| {
             let manifest = Path::new(package["manifest_path"].as_str().unwrap());
             let folder = manifest.parent().unwrap().strip_prefix(&prefix).unwrap();
-            (
-                folder.to_str().unwrap().to_owned(),
-                package["name"].as_str().unwrap().to_owned(),
-            )
+            (folder.to_str().unwrap().to_owned(), package["name"].as_str().unwrap().to_owned())
         })
         .collect()
 }
@@ -263,10 +216,7 @@ fn members() -> Vec<(String, String)> {
 #[test]
 fn every_invariant_names_what_holds_it() {
     let text = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
-    let code: String = sources()
-        .iter()
-        .map(|path| fs::read_to_string(root().join(path)).unwrap())
-        .collect();
+    let code: String = sources().iter().map(|path| fs::read_to_string(root().join(path)).unwrap()).collect();
     let mut count = 0;
     for paragraph in text.split("\n- **Invariant ").skip(1) {
         count += 1;

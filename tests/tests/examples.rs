@@ -33,36 +33,21 @@ fn text(path: &Path) -> &str {
 fn expected(path: &Path) -> String {
     let content = fs::read_to_string(path).unwrap();
     let line = content.lines().find_map(|line| line.strip_prefix("# expect: "));
-    line.unwrap_or_else(|| panic!("{} has no line `# expect: …`", path.display()))
-        .to_owned()
+    line.unwrap_or_else(|| panic!("{} has no line `# expect: …`", path.display())).to_owned()
 }
 
 async fn install(cluster: &Cluster) {
-    cluster
-        .kubectl(&["apply", "-f", text(&root().join("crds"))])
-        .await
-        .unwrap();
-    let wait = [
-        "wait",
-        "--for=condition=Established",
-        "--timeout=30s",
-        "crd",
-        "--all",
-    ];
+    cluster.kubectl(&["apply", "-f", text(&root().join("crds"))]).await.unwrap();
+    let wait = ["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"];
     cluster.kubectl(&wait).await.unwrap();
 }
 
 #[tokio::test]
 async fn good_examples_are_taken_and_bad_ones_refused_with_advice() {
-    let cluster = Cluster::start(Options::api(format!("examples-{}", std::process::id())))
-        .await
-        .unwrap();
+    let cluster = Cluster::start(Options::api(format!("examples-{}", std::process::id()))).await.unwrap();
     install(&cluster).await;
     let try_out = ["create", "--dry-run=server", "--validate=strict", "-f"];
-    for path in files("examples/quickstart")
-        .iter()
-        .chain(&files("examples/kinds"))
-    {
+    for path in files("examples/quickstart").iter().chain(&files("examples/kinds")) {
         let taken = cluster.kubectl(&[&try_out[..], &[text(path)]].concat()).await;
         assert!(taken.is_ok(), "{}: {:?}", path.display(), taken.err());
     }
@@ -83,17 +68,9 @@ async fn good_examples_are_taken_and_bad_ones_refused_with_advice() {
 
 /// `kubectl explain` has a text for each kind, not the API server's placeholder.
 async fn explains_every_kind(cluster: &Cluster) {
-    for kind in [
-        "ws", "dc", "ctr", "xenv", "proj", "plan", "tool", "trun", "snapshot",
-    ] {
-        let explained = cluster
-            .kubectl(&["explain", &format!("{kind}.spec")])
-            .await
-            .unwrap();
-        assert!(
-            explained.contains("DESCRIPTION:") && !explained.contains("<empty>"),
-            "{kind}: {explained}"
-        );
+    for kind in ["ws", "dc", "ctr", "xenv", "proj", "plan", "tool", "trun", "snapshot"] {
+        let explained = cluster.kubectl(&["explain", &format!("{kind}.spec")]).await.unwrap();
+        assert!(explained.contains("DESCRIPTION:") && !explained.contains("<empty>"), "{kind}: {explained}");
     }
 }
 

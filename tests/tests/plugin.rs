@@ -61,28 +61,13 @@ impl Bench {
             .await
             .unwrap();
         let lines = String::from_utf8(built.stdout).unwrap();
-        let messages = lines
-            .lines()
-            .filter_map(|l| serde_json::from_str::<Value>(l).ok());
-        let plugin = messages
-            .filter_map(|m| m["executable"].as_str().map(PathBuf::from))
-            .next_back()
-            .unwrap();
-        let cluster = Cluster::start(Options::api(format!("plugin-{}", std::process::id())))
-            .await
-            .unwrap();
+        let messages = lines.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
+        let plugin =
+            messages.filter_map(|m| m["executable"].as_str().map(PathBuf::from)).next_back().unwrap();
+        let cluster = Cluster::start(Options::api(format!("plugin-{}", std::process::id()))).await.unwrap();
+        cluster.kubectl(&["apply", "-f", root.join("crds").to_str().unwrap()]).await.unwrap();
         cluster
-            .kubectl(&["apply", "-f", root.join("crds").to_str().unwrap()])
-            .await
-            .unwrap();
-        cluster
-            .kubectl(&[
-                "wait",
-                "--for=condition=Established",
-                "--timeout=30s",
-                "crd",
-                "--all",
-            ])
+            .kubectl(&["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"])
             .await
             .unwrap();
         cluster.apply(OBJECTS).await.unwrap();
@@ -109,22 +94,12 @@ impl Bench {
     }
 
     async fn plugin(&self, line: &[&str]) -> Output {
-        tokio::time::timeout(WAIT, self.command(line).output())
-            .await
-            .expect("ends")
-            .unwrap()
+        tokio::time::timeout(WAIT, self.command(line).output()).await.expect("ends").unwrap()
     }
 
     async fn patch_status(&self, object: &str, patch: &Value) {
         let patch = patch.to_string();
-        let line = [
-            "patch",
-            object,
-            "--subresource=status",
-            "--type=merge",
-            "-p",
-            &patch,
-        ];
+        let line = ["patch", object, "--subresource=status", "--type=merge", "-p", &patch];
         self.cluster.kubectl(&line).await.unwrap();
     }
 
@@ -132,11 +107,7 @@ impl Bench {
     async fn run_called(&self, description: &str) -> Value {
         let find = async {
             loop {
-                let list = self
-                    .cluster
-                    .kubectl(&["get", "trun", "-o", "json"])
-                    .await
-                    .unwrap();
+                let list = self.cluster.kubectl(&["get", "trun", "-o", "json"]).await.unwrap();
                 let list: Value = serde_json::from_str(&list).unwrap();
                 let runs = list["items"].as_array().unwrap();
                 if let Some(run) = runs.iter().find(|r| r["spec"]["description"] == description) {
@@ -153,10 +124,7 @@ impl Bench {
         let run = self.run_called(description).await;
         let name = format!("trun/{}", run["metadata"]["name"].as_str().unwrap());
         self.patch_status(&name, &json!({"status": status})).await;
-        tokio::time::timeout(WAIT, child.wait_with_output())
-            .await
-            .expect("ends")
-            .unwrap()
+        tokio::time::timeout(WAIT, child.wait_with_output()).await.expect("ends").unwrap()
     }
 }
 
@@ -186,34 +154,20 @@ async fn the_plugin_on_a_real_api_server() {
 }
 
 async fn explain(bench: &Bench) {
-    let output = bench
-        .plugin(&["explain", "ws/shop/services/api/main.py", "-o", "json"])
-        .await;
+    let output = bench.plugin(&["explain", "ws/shop/services/api/main.py", "-o", "json"]).await;
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let value: Value = serde_json::from_str(stdout(&output)).unwrap();
     assert_eq!(value["rule"], "NearestDevcontainer");
     assert_eq!(value["target"]["name"], "shop-services-api");
     assert!(value["target"]["uid"].is_string(), "{value}");
-    assert!(
-        stderr(&output).contains("no ConfigMap drydock-status"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("no ConfigMap drydock-status"), "{}", stderr(&output));
 
-    let output = bench
-        .plugin(&["explain", "dc/shop-services-api", "-q", "-o", "name"])
-        .await;
+    let output = bench.plugin(&["explain", "dc/shop-services-api", "-q", "-o", "name"]).await;
     assert_eq!((stdout(&output), stderr(&output)), ("dc/shop-services-api\n", ""));
 
-    let output = bench
-        .plugin(&["explain", "ws/shop/docs", "--project", "proj"])
-        .await;
+    let output = bench.plugin(&["explain", "ws/shop/docs", "--project", "proj"]).await;
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stdout(&output).contains("rule    ProjectOverride\n"),
-        "{}",
-        stdout(&output)
-    );
+    assert!(stdout(&output).contains("rule    ProjectOverride\n"), "{}", stdout(&output));
     assert!(
         stdout(&output).contains("DevcontainerInstance/gone, which doesn't exist"),
         "{}",
@@ -226,11 +180,7 @@ async fn explain(bench: &Bench) {
         stderr(&output),
         "error: ws/shpo isn't there, in namespace default\n  then  did you mean ws/shop?\n"
     );
-    let runs = bench
-        .cluster
-        .kubectl(&["get", "trun", "-o", "name"])
-        .await
-        .unwrap();
+    let runs = bench.cluster.kubectl(&["get", "trun", "-o", "name"]).await.unwrap();
     assert_eq!(runs, "", "explain writes nothing");
 }
 
@@ -270,81 +220,39 @@ async fn run_that_has_no_environment(bench: &Bench) {
     let run: Value = serde_json::from_str(stdout(&output)).unwrap();
     assert_eq!(run["status"]["outcome"], "NoEnvironment");
 
-    let child = bench
-        .command(&["run", "ws/shop", "--description", "late", "--", "x"])
-        .spawn()
-        .unwrap();
+    let child = bench.command(&["run", "ws/shop", "--description", "late", "--", "x"]).spawn().unwrap();
     let status = json!({"outcome": "TimedOut", "conditions": condition("TimedOut", "timed out after 120s")});
     let output = bench.end("late", child, status).await;
     assert_eq!(output.status.code(), Some(124));
-    assert!(
-        stderr(&output).contains(" was ended: TimedOut: timed out after 120s\n"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains(" was ended: TimedOut: timed out after 120s\n"), "{}", stderr(&output));
 }
 
 async fn run_that_is_left(bench: &Bench) {
-    let output = bench
-        .plugin(&["run", "ws/shop", "--detach", "--description", "left", "--", "x"])
-        .await;
+    let output = bench.plugin(&["run", "ws/shop", "--detach", "--description", "left", "--", "x"]).await;
     let run = bench.run_called("left").await;
-    assert_eq!(
-        stdout(&output),
-        format!("trun/{}\n", run["metadata"]["name"].as_str().unwrap())
-    );
-    let output = bench
-        .plugin(&["run", "ws/shop", "--timeout", "1s", "--", "x"])
-        .await;
+    assert_eq!(stdout(&output), format!("trun/{}\n", run["metadata"]["name"].as_str().unwrap()));
+    let output = bench.plugin(&["run", "ws/shop", "--timeout", "1s", "--", "x"]).await;
     assert_eq!(output.status.code(), Some(124));
     assert!(stderr(&output).contains("the run goes on"), "{}", stderr(&output));
-    assert!(
-        stderr(&output).contains("waits for the controller"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("waits for the controller"), "{}", stderr(&output));
     let output = bench.plugin(&["run", "ws/shop", "--nope"]).await;
     assert_eq!(output.status.code(), Some(125), "usage");
 }
 
 async fn interrupted_run(bench: &Bench) {
-    let mut child = bench
-        .command(&["run", "ws/shop", "--description", "stopped", "--", "x"])
-        .spawn()
-        .unwrap();
+    let mut child =
+        bench.command(&["run", "ws/shop", "--description", "stopped", "--", "x"]).spawn().unwrap();
     let run = bench.run_called("stopped").await;
     let object = format!("trun/{}", run["metadata"]["name"].as_str().unwrap());
     // It waits, and says so: from then on it listens to the signal.
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    assert!(
-        lines
-            .next_line()
-            .await
-            .unwrap()
-            .unwrap()
-            .contains("waits for the controller")
-    );
+    assert!(lines.next_line().await.unwrap().unwrap().contains("waits for the controller"));
     let pid = child.id().unwrap().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &pid])
-            .status()
-            .await
-            .unwrap()
-            .success()
-    );
-    assert_eq!(
-        lines.next_line().await.unwrap().unwrap(),
-        "cancelling; Ctrl-C again leaves at once"
-    );
+    assert!(Command::new("kill").args(["-INT", &pid]).status().await.unwrap().success());
+    assert_eq!(lines.next_line().await.unwrap().unwrap(), "cancelling; Ctrl-C again leaves at once");
     bench
         .cluster
-        .kubectl(&[
-            "wait",
-            &object,
-            "--for=jsonpath={.spec.cancel}=true",
-            "--timeout=30s",
-        ])
+        .kubectl(&["wait", &object, "--for=jsonpath={.spec.cancel}=true", "--timeout=30s"])
         .await
         .unwrap();
     let output = bench.end("stopped", child, json!({"outcome": "Cancelled"})).await;
@@ -352,21 +260,14 @@ async fn interrupted_run(bench: &Bench) {
 }
 
 async fn missing_rights(bench: &Bench) {
-    let output = bench
-        .plugin(&["run", "ws/shop", "--as", "nobody", "--", "x"])
-        .await;
+    let output = bench.plugin(&["run", "ws/shop", "--as", "nobody", "--", "x"]).await;
     assert_eq!(output.status.code(), Some(125));
     assert!(
         stderr(&output).starts_with("error: no right to create toolruns in namespace default\n"),
         "{}",
         stderr(&output)
     );
-    let output = bench
-        .plugin(&["explain", "ws/shop", "--as", "nobody", "-o", "json"])
-        .await;
+    let output = bench.plugin(&["explain", "ws/shop", "--as", "nobody", "-o", "json"]).await;
     let value: Value = serde_json::from_str(stdout(&output)).unwrap();
-    assert_eq!(
-        (output.status.code(), &value["error"]["reason"]),
-        (Some(1), &json!("Forbidden"))
-    );
+    assert_eq!((output.status.code(), &value["error"]["reason"]), (Some(1), &json!("Forbidden")));
 }

@@ -31,11 +31,8 @@ impl Credentials {
     /// A part that the URL's scheme needs is missing, or nothing can be written.
     pub fn take_over(mounted: Option<&Path>, url: &GitUrl, owner: Owner) -> Result<Self, Failure> {
         let failed = |error: io::Error| Failure::io("the credential's folder", &error);
-        let mut credentials = Self {
-            folder: private_folder(owner).map_err(failed)?,
-            parts: Vec::new(),
-            secrets: Vec::new(),
-        };
+        let mut credentials =
+            Self { folder: private_folder(owner).map_err(failed)?, parts: Vec::new(), secrets: Vec::new() };
         for part in PARTS {
             let Some(bytes) = mounted.and_then(|mounted| read_part(&mounted.join(part))) else {
                 continue;
@@ -65,10 +62,7 @@ impl Credentials {
 
     fn check(&self, mounted: Option<&Path>, url: &GitUrl) -> Result<(), Failure> {
         let missing = |what: &str| {
-            Err(Failure::new(
-                CheckoutReason::InvalidCredentials,
-                format!("the Secret has no {what}"),
-            ))
+            Err(Failure::new(CheckoutReason::InvalidCredentials, format!("the Secret has no {what}")))
         };
         match url.scheme {
             Scheme::Ssh if !self.has("known_hosts") => {
@@ -107,10 +101,7 @@ impl Credentials {
         let mut options = vec!["credential.helper=".to_owned()];
         if self.has("password") {
             let (binary, folder) = (binary.display(), self.folder.display());
-            options.push(format!(
-                "credential.helper=!'{binary}' credential '{folder}' '{}'",
-                url.origin()
-            ));
+            options.push(format!("credential.helper=!'{binary}' credential '{folder}' '{}'", url.origin()));
         }
         if self.has("ca.crt") {
             options.push(format!("http.sslCAInfo={}", self.folder.join("ca.crt").display()));
@@ -160,41 +151,27 @@ pub fn answer(folder: &Path, origin: &str, action: &str) -> io::Result<()> {
     }
     let part = |name: &str| {
         let bytes = read_part(&folder.join(name)).unwrap_or_default();
-        String::from_utf8_lossy(&bytes)
-            .trim_end_matches(['\r', '\n'])
-            .to_owned()
+        String::from_utf8_lossy(&bytes).trim_end_matches(['\r', '\n']).to_owned()
     };
     let (username, password) = (part("username"), part("password"));
     if username.contains('\n') || password.contains('\n') || password.is_empty() {
         return Ok(());
     }
     // Many servers take any name with a token.
-    let username = if username.is_empty() {
-        "git".to_owned()
-    } else {
-        username
-    };
+    let username = if username.is_empty() { "git".to_owned() } else { username };
     write!(io::stdout(), "username={username}\npassword={password}\n")
 }
 
 fn read_part(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    fs::File::open(path)
-        .ok()?
-        .take(FILE_MAX)
-        .read_to_end(&mut bytes)
-        .ok()?;
+    fs::File::open(path).ok()?.take(FILE_MAX).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 
 /// A new folder in memory, or beside other temporary files where there is no shared memory.
 fn private_folder(owner: Owner) -> io::Result<PathBuf> {
     let memory = Path::new("/dev/shm");
-    let parent = if memory.is_dir() {
-        memory.to_owned()
-    } else {
-        std::env::temp_dir()
-    };
+    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     let folder = super::unique_folder(&parent, "drydock-git")?;
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
     give_to(&folder, owner)?;
@@ -203,9 +180,5 @@ fn private_folder(owner: Owner) -> io::Result<PathBuf> {
 
 /// Makes the owner the owner, where this process may.
 fn give_to(path: &Path, owner: Owner) -> io::Result<()> {
-    if nix::unistd::geteuid().is_root() {
-        chown(path, Some(owner.uid), Some(owner.gid))
-    } else {
-        Ok(())
-    }
+    if nix::unistd::geteuid().is_root() { chown(path, Some(owner.uid), Some(owner.gid)) } else { Ok(()) }
 }

@@ -20,10 +20,7 @@ impl Failure {
     /// A failure with a message of ours.
     #[must_use]
     pub fn new(reason: CheckoutReason, message: impl Into<String>) -> Self {
-        Self {
-            reason,
-            message: message.into(),
-        }
+        Self { reason, message: message.into() }
     }
 
     /// A failed call of the operating system.
@@ -52,10 +49,7 @@ impl Failure {
         for secret in secrets.iter().filter(|secret| secret.len() >= 4) {
             message = message.replace(secret.as_str(), "***");
         }
-        CheckoutError {
-            reason: self.reason,
-            message: cut(&message),
-        }
+        CheckoutError { reason: self.reason, message: cut(&message) }
     }
 }
 
@@ -64,42 +58,24 @@ const WORDS: [(&str, CheckoutReason); 34] = [
     ("No space left on device", CheckoutReason::NoSpace),
     ("Disk quota exceeded", CheckoutReason::NoSpace),
     ("Host key verification failed", CheckoutReason::HostKeyUnknown),
-    (
-        "REMOTE HOST IDENTIFICATION HAS CHANGED",
-        CheckoutReason::HostKeyUnknown,
-    ),
+    ("REMOTE HOST IDENTIFICATION HAS CHANGED", CheckoutReason::HostKeyUnknown),
     ("SSL certificate problem", CheckoutReason::CertificateUntrusted),
-    (
-        "server certificate verification failed",
-        CheckoutReason::CertificateUntrusted,
-    ),
-    (
-        "does not match target host name",
-        CheckoutReason::CertificateUntrusted,
-    ),
+    ("server certificate verification failed", CheckoutReason::CertificateUntrusted),
+    ("does not match target host name", CheckoutReason::CertificateUntrusted),
     ("error setting certificate", CheckoutReason::InvalidCredentials),
     ("invalid format", CheckoutReason::InvalidCredentials),
     ("error in libcrypto", CheckoutReason::InvalidCredentials),
     ("Authentication failed", CheckoutReason::AuthenticationFailed),
     ("could not read Username", CheckoutReason::AuthenticationFailed),
     ("could not read Password", CheckoutReason::AuthenticationFailed),
-    (
-        "Permission denied (publickey",
-        CheckoutReason::AuthenticationFailed,
-    ),
-    (
-        "Permission denied, please try again",
-        CheckoutReason::AuthenticationFailed,
-    ),
+    ("Permission denied (publickey", CheckoutReason::AuthenticationFailed),
+    ("Permission denied, please try again", CheckoutReason::AuthenticationFailed),
     ("returned error: 401", CheckoutReason::AuthenticationFailed),
     ("returned error: 403", CheckoutReason::AuthenticationFailed),
     ("returned error: 3", CheckoutReason::Redirected),
     ("returned error: 404", CheckoutReason::RepositoryNotFound),
     ("returned error: 410", CheckoutReason::RepositoryNotFound),
-    (
-        "does not appear to be a git repository",
-        CheckoutReason::RepositoryNotFound,
-    ),
+    ("does not appear to be a git repository", CheckoutReason::RepositoryNotFound),
     ("Repository not found", CheckoutReason::RepositoryNotFound),
     ("not found", CheckoutReason::RepositoryNotFound),
     ("couldn't find remote ref", CheckoutReason::RevisionNotFound),
@@ -123,20 +99,13 @@ fn classify(stderr: &str) -> CheckoutReason {
 }
 
 fn last_lines(text: &str) -> String {
-    let lines: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(4)..];
     cut(&last.join("; "))
 }
 
 fn cut(text: &str) -> String {
-    let clean: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
+    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let mut end = clean.len().min(MESSAGE_MAX);
     while !clean.is_char_boundary(end) {
         end -= 1;
@@ -151,18 +120,12 @@ mod tests {
     #[test]
     fn gits_words_are_typed() {
         for (words, reason) in [
-            (
-                "fatal: Authentication failed for 'http://x/y/'",
-                CheckoutReason::AuthenticationFailed,
-            ),
+            ("fatal: Authentication failed for 'http://x/y/'", CheckoutReason::AuthenticationFailed),
             (
                 "fatal: could not read Username for 'http://x': terminal prompts disabled",
                 CheckoutReason::AuthenticationFailed,
             ),
-            (
-                "fatal: repository 'http://x/y/' not found",
-                CheckoutReason::RepositoryNotFound,
-            ),
+            ("fatal: repository 'http://x/y/' not found", CheckoutReason::RepositoryNotFound),
             (
                 "fatal: unable to access 'http://x/': Could not resolve host: x",
                 CheckoutReason::SourceUnreachable,

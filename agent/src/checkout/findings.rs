@@ -41,9 +41,7 @@ fn read_one(configuration: &Configuration, source: &Source<'_>) -> FoundConfigur
             ConfigFile::Refused(Refusal::PathEscapesWorkspace) => Omitted::PathEscapesWorkspace,
             _ => Omitted::NotAFile,
         };
-        let message = configuration
-            .problem()
-            .map(|problem| format!("{}: {}", problem.message, problem.fix));
+        let message = configuration.problem().map(|problem| format!("{}: {}", problem.message, problem.fix));
         omit(&mut found, why, message);
         return found;
     };
@@ -60,11 +58,7 @@ fn read_one(configuration: &Configuration, source: &Source<'_>) -> FoundConfigur
             match String::from_utf8(bytes) {
                 Err(error) => {
                     let at = error.utf8_error().valid_up_to();
-                    omit(
-                        &mut found,
-                        Omitted::NotUtf8,
-                        Some(format!("it is not UTF-8: see byte {at}")),
-                    );
+                    omit(&mut found, Omitted::NotUtf8, Some(format!("it is not UTF-8: see byte {at}")));
                 }
                 Ok(text) if text.len() > limits::CONFIG_INLINE => omit(&mut found, Omitted::Large, None),
                 Ok(text) => found.content = Some(text),
@@ -114,11 +108,7 @@ mod tests {
             source_digest: None,
         };
         let devcontainers = (0..500).map(one).collect();
-        let mut report = CheckoutReport {
-            discovered: true,
-            devcontainers,
-            ..CheckoutReport::default()
-        };
+        let mut report = CheckoutReport { discovered: true, devcontainers, ..CheckoutReport::default() };
         let document = to_document(&mut report).unwrap();
         assert!(document.len() <= limits::CHECKOUT_REPORT);
         assert!(report.devcontainers[0].content.is_some());

@@ -67,12 +67,7 @@ impl Git {
     /// Calls with an empty home folder, until `deadline`.
     #[must_use]
     pub fn new(home: &Path, deadline: Instant) -> Self {
-        Self {
-            home: home.to_owned(),
-            options: Vec::new(),
-            ssh_command: None,
-            deadline,
-        }
+        Self { home: home.to_owned(), options: Vec::new(), ssh_command: None, deadline }
     }
 
     /// With a credential's options.
@@ -105,10 +100,7 @@ impl Git {
         let (Some(mut stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            return Err(Failure::new(
-                CheckoutReason::Internal,
-                "git was started without its streams",
-            ));
+            return Err(Failure::new(CheckoutReason::Internal, "git was started without its streams"));
         };
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -137,10 +129,7 @@ impl Git {
             let late = watchdog.join().unwrap_or(false);
             let errors = errors.join().unwrap_or_default();
             if late {
-                return Err(Failure::new(
-                    CheckoutReason::Timeout,
-                    "git did not come to an end in time",
-                ));
+                return Err(Failure::new(CheckoutReason::Timeout, "git did not come to an end in time"));
             }
             let output =
                 output.ok_or_else(|| Failure::new(CheckoutReason::TooLarge, "git's answer is too large"))?;
@@ -150,36 +139,18 @@ impl Git {
 
     fn command(&self, call: &Call<'_>) -> Command {
         let mut command = Command::new("git");
-        for option in OPTIONS
-            .iter()
-            .copied()
-            .chain(self.options.iter().map(String::as_str))
-        {
+        for option in OPTIONS.iter().copied().chain(self.options.iter().map(String::as_str)) {
             command.args(["-c", option]);
         }
         command.args(&call.globals).args(&call.args).env_clear();
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-        command
-            .env("PATH", path)
-            .env("HOME", &self.home)
-            .env("LC_ALL", "C");
-        command
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .env("GIT_CONFIG_GLOBAL", "/dev/null");
-        command
-            .env("GIT_TERMINAL_PROMPT", "0")
-            .env("GIT_ASKPASS", "false")
-            .env("GIT_OPTIONAL_LOCKS", "0");
-        command
-            .env("GIT_COMMITTER_NAME", "Drydock")
-            .env("GIT_COMMITTER_EMAIL", "drydock@localhost");
+        command.env("PATH", path).env("HOME", &self.home).env("LC_ALL", "C");
+        command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null");
+        command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_ASKPASS", "false").env("GIT_OPTIONAL_LOCKS", "0");
+        command.env("GIT_COMMITTER_NAME", "Drydock").env("GIT_COMMITTER_EMAIL", "drydock@localhost");
         command.env("GIT_SSH_COMMAND", self.ssh_command.as_deref().unwrap_or("false"));
         command.envs(call.env.iter().map(|(name, value)| (name, value)));
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         command.current_dir(&self.home);
         command
     }

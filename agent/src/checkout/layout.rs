@@ -31,12 +31,7 @@ const PASSAGE: u32 = 0o111;
 pub fn make(root: &Path, owner: Owner) -> Result<(), Failure> {
     open(root).map_err(|error| Failure::io("the claim's folder", &error))?;
     for name in [TREE].iter().chain(&OTHERS) {
-        let folder = Folder {
-            uid: owner.uid,
-            gid: owner.gid,
-            mode: MODE,
-            path: root.join(name),
-        };
+        let folder = Folder { uid: owner.uid, gid: owner.gid, mode: MODE, path: root.join(name) };
         make_folder(&folder).map_err(|error| Failure::io(&format!("folder {name}"), &error))?;
     }
     Ok(())
@@ -56,11 +51,9 @@ fn open(root: &Path) -> io::Result<()> {
 /// A folder can't be listed or removed; those before it are gone.
 pub fn sweep(root: &Path, living: &Living) -> Result<Vec<String>, Failure> {
     let mut swept = Vec::new();
-    for (folder, uids) in [
-        ("plans", &living.plans),
-        ("runs", &living.instances),
-        ("state", &living.instances),
-    ] {
+    for (folder, uids) in
+        [("plans", &living.plans), ("runs", &living.instances), ("state", &living.instances)]
+    {
         let failed = |error: io::Error| Failure::io(&format!("sweeping {folder}"), &error);
         for entry in fs::read_dir(root.join(folder)).map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -70,12 +63,8 @@ pub fn sweep(root: &Path, living: &Living) -> Result<Vec<String>, Failure> {
             }
             let is_folder = entry.file_type().map_err(failed)?.is_dir();
             // Links are removed, never followed.
-            if is_folder {
-                fs::remove_dir_all(entry.path())
-            } else {
-                fs::remove_file(entry.path())
-            }
-            .map_err(failed)?;
+            if is_folder { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) }
+                .map_err(failed)?;
             if swept.len() < NAMED {
                 swept.push(format!("{folder}/{name}"));
             }
@@ -103,28 +92,15 @@ mod tests {
         let claim = tempfile::tempdir().unwrap();
         let root = claim.path();
         make(root, Owner { uid: 1000, gid: 1000 }).unwrap();
-        for folder in [
-            "plans/p1/ws",
-            "plans/p2",
-            "runs/i1",
-            "runs/i2",
-            "state/i2",
-            "snapshots/s1",
-            "tree/x",
-        ] {
+        for folder in ["plans/p1/ws", "plans/p2", "runs/i1", "runs/i2", "state/i2", "snapshots/s1", "tree/x"]
+        {
             fs::create_dir_all(root.join(folder)).unwrap();
         }
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("kept"), "").unwrap();
         std::os::unix::fs::symlink(outside.path(), root.join("runs/link")).unwrap();
-        let living = Living {
-            plans: vec!["p1".into()],
-            instances: vec!["i1".into()],
-        };
-        assert_eq!(
-            sweep(root, &living).unwrap(),
-            ["plans/p2", "runs/i2", "runs/link", "state/i2"]
-        );
+        let living = Living { plans: vec!["p1".into()], instances: vec!["i1".into()] };
+        assert_eq!(sweep(root, &living).unwrap(), ["plans/p2", "runs/i2", "runs/link", "state/i2"]);
         assert!(outside.path().join("kept").exists() && root.join("plans/p1/ws").exists());
         assert!(root.join("snapshots/s1").exists() && root.join("tree/x").exists());
     }

@@ -92,10 +92,7 @@ impl Listing {
                 "160000" => Kind::Directory,
                 _ => Kind::File,
             };
-            listing.entries.push(Listed {
-                path: path.to_owned(),
-                kind,
-            });
+            listing.entries.push(Listed { path: path.to_owned(), kind });
         }
         listing.read_links(repository, links)?;
         Ok(listing)
@@ -107,10 +104,7 @@ impl Listing {
         mut links: Vec<(usize, String)>,
     ) -> Result<(), Failure> {
         if links.len() > LINKS_MAX {
-            self.notes.push(format!(
-                "{} symbolic links: only the first {LINKS_MAX} were read",
-                links.len()
-            ));
+            self.notes.push(format!("{} symbolic links: only the first {LINKS_MAX} were read", links.len()));
             links.truncate(LINKS_MAX);
         }
         if links.is_empty() {
@@ -121,9 +115,7 @@ impl Listing {
         let texts = parse_batch(&output);
         for (index, id) in links {
             let text = texts.get(id.as_str()).filter(|bytes| bytes.len() <= LINK_MAX);
-            let text = text
-                .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
-                .unwrap_or_default();
+            let text = text.map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
             self.entries[index].kind = Kind::Link(text);
         }
         Ok(())
@@ -147,19 +139,13 @@ impl Listing {
             };
             for entry in entries.flatten() {
                 if listing.entries.len() >= WALK_MAX {
-                    listing.note(format!(
-                        "only the first {WALK_MAX} files and folders were looked at"
-                    ));
+                    listing.note(format!("only the first {WALK_MAX} files and folders were looked at"));
                     return Ok(listing);
                 }
                 let (Ok(name), Ok(kind)) = (entry.file_name().into_string(), entry.file_type()) else {
                     continue;
                 };
-                let path = if folder.is_empty() {
-                    name
-                } else {
-                    format!("{folder}/{name}")
-                };
+                let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
                 let kind = if kind.is_symlink() {
                     let target = fs::read_link(entry.path())
                         .ok()
@@ -242,9 +228,7 @@ fn read_file(root: &Path, path: &str) -> Content {
             Content::Bytes(bytes)
         })
     };
-    open()
-        .and_then(read)
-        .unwrap_or_else(|error| Content::Unreadable(error.to_string()))
+    open().and_then(read).unwrap_or_else(|error| Content::Unreadable(error.to_string()))
 }
 
 /// `mode SP type SP id TAB path`; a path that isn't UTF-8 can't be named and is left out.
@@ -262,10 +246,8 @@ fn parse_batch(mut output: &[u8]) -> HashMap<&str, &[u8]> {
         let head = std::str::from_utf8(&output[..end]).unwrap_or_default();
         let rest = &output[end + 1..];
         let mut fields = head.split(' ');
-        let (id, size) = (
-            fields.next().unwrap_or_default(),
-            fields.nth(1).and_then(|size| size.parse::<usize>().ok()),
-        );
+        let (id, size) =
+            (fields.next().unwrap_or_default(), fields.nth(1).and_then(|size| size.parse::<usize>().ok()));
         let Some(size) = size else {
             output = rest;
             continue;
@@ -283,16 +265,10 @@ mod tests {
 
     #[test]
     fn gits_answers_are_read() {
-        assert_eq!(
-            parse_record(b"100644 blob abc\ta b\tc"),
-            Some(("100644", "abc", "a b\tc"))
-        );
+        assert_eq!(parse_record(b"100644 blob abc\ta b\tc"), Some(("100644", "abc", "a b\tc")));
         assert_eq!(parse_record(b""), None);
         let batch = parse_batch(b"aa blob 3\nx\ny\nbb missing\ncc blob 0\n\n");
-        assert_eq!(
-            (batch["aa"], batch["cc"], batch.get("bb")),
-            (b"x\ny".as_slice(), b"".as_slice(), None)
-        );
+        assert_eq!((batch["aa"], batch["cc"], batch.get("bb")), (b"x\ny".as_slice(), b"".as_slice(), None));
     }
 
     #[test]
@@ -307,17 +283,11 @@ mod tests {
         std::os::unix::fs::symlink("/etc/passwd", root.join(".devcontainer.json")).unwrap();
         let listing = Listing::of_folder(root, &Options::default()).unwrap();
         let found = devcontainer::discover::discover(listing.entries(), &Options::default());
-        let paths: Vec<_> = found
-            .configurations
-            .iter()
-            .map(|each| (each.config_path.as_str(), each.read_path()))
-            .collect();
+        let paths: Vec<_> =
+            found.configurations.iter().map(|each| (each.config_path.as_str(), each.read_path())).collect();
         let inside = "a/.devcontainer/devcontainer.json";
         assert_eq!(paths, [(".devcontainer.json", None), (inside, Some(inside))]);
-        assert!(matches!(
-            Source::Folder(root).read(".devcontainer.json"),
-            Content::Unreadable(_)
-        ));
+        assert!(matches!(Source::Folder(root).read(".devcontainer.json"), Content::Unreadable(_)));
         assert!(matches!(
             Source::Folder(root).read("loop/a/.devcontainer/devcontainer.json"),
             Content::Unreadable(_)

@@ -56,15 +56,8 @@ impl Repository {
     pub fn open(git: Git, private: &Path, place: Option<Place>) -> Result<Self, Failure> {
         let private_text = private.to_string_lossy();
         let args = vec!["init", "--quiet", "--bare", "--template=", &private_text];
-        git.run(&Call {
-            args,
-            ..Call::default()
-        })?;
-        let repository = Self {
-            git,
-            private: private.to_owned(),
-            place,
-        };
+        git.run(&Call { args, ..Call::default() })?;
+        let repository = Self { git, private: private.to_owned(), place };
         repository.seed()?;
         Ok(repository)
     }
@@ -94,9 +87,7 @@ impl Repository {
     /// # Errors
     /// It couldn't be run.
     pub fn git_succeeds(&self, args: &[&str]) -> Result<bool, Failure> {
-        self.git
-            .try_run(&self.call(args, &[]))
-            .map(|(code, _, _)| code == 0)
+        self.git.try_run(&self.call(args, &[])).map(|(code, _, _)| code == 0)
     }
 
     /// As [`Self::git`]; exit code and the end of standard error.
@@ -104,23 +95,15 @@ impl Repository {
     /// # Errors
     /// It couldn't be run.
     pub fn try_git(&self, args: &[&str]) -> Result<(i32, String), Failure> {
-        self.git
-            .try_run(&self.call(args, &[]))
-            .map(|(code, _, stderr)| (code, stderr))
+        self.git.try_run(&self.call(args, &[])).map(|(code, _, stderr)| (code, stderr))
     }
 
     fn call<'a>(&self, args: &[&'a str], stdin: &[u8]) -> Call<'a> {
-        let mut call = Call {
-            args: args.to_vec(),
-            stdin: stdin.to_vec(),
-            ..Call::default()
-        };
+        let mut call = Call { args: args.to_vec(), stdin: stdin.to_vec(), ..Call::default() };
         call.globals.push(format!("--git-dir={}", self.private.display()));
         if let Some(place) = &self.place {
-            call.globals
-                .push(format!("--work-tree={}", place.work_tree.display()));
-            call.env
-                .push(("GIT_OBJECT_DIRECTORY", place.git_dir.join("objects")));
+            call.globals.push(format!("--work-tree={}", place.work_tree.display()));
+            call.env.push(("GIT_OBJECT_DIRECTORY", place.git_dir.join("objects")));
             call.env.push(("GIT_INDEX_FILE", place.git_dir.join("index")));
         }
         call
@@ -134,12 +117,7 @@ impl Repository {
         let no_place = || Failure::new(CheckoutReason::Internal, "the repository has no place on a claim");
         let place = self.place.as_ref().ok_or_else(no_place)?;
         let globals = vec![format!("--git-dir={}", place.git_dir.display())];
-        self.git.run(&Call {
-            globals,
-            args: args.to_vec(),
-            stdin: stdin.to_vec(),
-            ..Call::default()
-        })
+        self.git.run(&Call { globals, args: args.to_vec(), stdin: stdin.to_vec(), ..Call::default() })
     }
 
     /// The commit that a name of the place stands for.
@@ -148,21 +126,14 @@ impl Repository {
     /// It couldn't be looked up.
     pub fn resolve_there(&self, name: &str) -> Option<String> {
         let name = format!("{name}^{{commit}}");
-        let found = self
-            .git_there(&["rev-parse", "--verify", "--quiet", &name], &[])
-            .ok()?;
+        let found = self.git_there(&["rev-parse", "--verify", "--quiet", &name], &[]).ok()?;
         let id = String::from_utf8_lossy(&found).trim().to_owned();
         is_object_id(&id).then_some(id)
     }
 
     fn resolve(&self, name: &str) -> Option<String> {
         let name = format!("{name}^{{commit}}");
-        let found = self
-            .git(
-                &["rev-parse", "--verify", "--quiet", "--end-of-options", &name],
-                &[],
-            )
-            .ok()?;
+        let found = self.git(&["rev-parse", "--verify", "--quiet", "--end-of-options", &name], &[]).ok()?;
         let id = String::from_utf8_lossy(&found).trim().to_owned();
         is_object_id(&id).then_some(id)
     }
@@ -181,14 +152,9 @@ impl Repository {
                 written.map_err(|error| Failure::io("the private git folder", &error))?;
             }
         }
-        let refs = refs_of(&self.git_there(
-            &["for-each-ref", REF_FORMAT, "refs/remotes/origin", "refs/tags"],
-            &[],
-        )?);
-        let create: String = refs
-            .iter()
-            .map(|(name, id)| format!("create {name} {id}\n"))
-            .collect();
+        let refs =
+            refs_of(&self.git_there(&["for-each-ref", REF_FORMAT, "refs/remotes/origin", "refs/tags"], &[])?);
+        let create: String = refs.iter().map(|(name, id)| format!("create {name} {id}\n")).collect();
         let _ = self.git(&["update-ref", "--stdin"], create.as_bytes());
         Ok(())
     }
@@ -207,14 +173,8 @@ impl Repository {
         let url = url.to_string();
         let depth_option = depth.map(|depth| format!("--depth={}", depth.max(1)));
         let fetch = |refspecs: &[String]| {
-            let mut args = vec![
-                "fetch",
-                "--quiet",
-                "--force",
-                "--no-tags",
-                "--no-write-fetch-head",
-                "--prune",
-            ];
+            let mut args =
+                vec!["fetch", "--quiet", "--force", "--no-tags", "--no-write-fetch-head", "--prune"];
             args.extend(["--no-recurse-submodules", "--no-auto-maintenance"]);
             args.extend(depth_option.as_deref());
             args.extend(["--", &url]);
@@ -224,10 +184,8 @@ impl Repository {
         let mut refspecs = Vec::new();
         let complete = depth.is_none();
         if complete {
-            refspecs = vec![
-                "+refs/heads/*:refs/remotes/origin/*".to_owned(),
-                "+refs/tags/*:refs/tags/*".to_owned(),
-            ];
+            refspecs =
+                vec!["+refs/heads/*:refs/remotes/origin/*".to_owned(), "+refs/tags/*:refs/tags/*".to_owned()];
         } else if let Some(branch) = &wanted.branch {
             refspecs.push(format!("+refs/heads/{branch}:refs/remotes/origin/{branch}"));
         }
@@ -243,12 +201,7 @@ impl Repository {
             commit = self.resolve(FETCHED);
         }
         let commit = commit.ok_or_else(|| not_found(&wanted.name))?;
-        Ok(Fetched {
-            name: wanted.name,
-            branch: wanted.branch,
-            commit,
-            complete,
-        })
+        Ok(Fetched { name: wanted.name, branch: wanted.branch, commit, complete })
     }
 
     fn look_up(&self, url: &GitUrl, revision: Option<&str>) -> Result<Wanted, Failure> {
@@ -275,14 +228,9 @@ impl Repository {
             }
             Some(_) => patterns.iter().find(|pattern| is_there(pattern)).cloned(),
         };
-        let branch = full
-            .as_deref()
-            .and_then(|full| full.strip_prefix("refs/heads/"))
-            .map(str::to_owned);
-        let name = revision
-            .map(str::to_owned)
-            .or_else(|| branch.clone())
-            .unwrap_or_else(|| "HEAD".to_owned());
+        let branch = full.as_deref().and_then(|full| full.strip_prefix("refs/heads/")).map(str::to_owned);
+        let name =
+            revision.map(str::to_owned).or_else(|| branch.clone()).unwrap_or_else(|| "HEAD".to_owned());
         let may_be_commit =
             (7..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_hexdigit());
         if full.is_none() && !may_be_commit {
@@ -307,19 +255,15 @@ impl Repository {
                 updates.push_str(&format!("update {name} {id}\n"));
             }
         }
-        for (name, _) in old
-            .iter()
-            .filter(|(name, _)| fetched.complete && name.starts_with("refs/remotes/"))
+        for (name, _) in old.iter().filter(|(name, _)| fetched.complete && name.starts_with("refs/remotes/"))
         {
             if !known(name, &new) {
                 updates.push_str(&format!("delete {name}\n"));
             }
         }
         // Before the refs: they may lead to commits whose parents aren't there.
-        self.publish_shallow(place)
-            .map_err(|error| Failure::io("the list of shallow commits", &error))?;
-        self.git_there(&["update-ref", "--stdin"], updates.as_bytes())
-            .map(drop)
+        self.publish_shallow(place).map_err(|error| Failure::io("the list of shallow commits", &error))?;
+        self.git_there(&["update-ref", "--stdin"], updates.as_bytes()).map(drop)
     }
 
     fn publish_shallow(&self, place: &Place) -> std::io::Result<()> {
@@ -359,10 +303,7 @@ fn refs_of(output: &[u8]) -> Vec<(String, String)> {
 }
 
 fn not_found(name: &str) -> Failure {
-    Failure::new(
-        CheckoutReason::RevisionNotFound,
-        format!("the remote has no branch, tag or commit {name}"),
-    )
+    Failure::new(CheckoutReason::RevisionNotFound, format!("the remote has no branch, tag or commit {name}"))
 }
 
 /// Reads a small file without following any link.

@@ -38,12 +38,7 @@ pub fn follow(
     scratch: &Scratch,
     notes: &mut Vec<String>,
 ) -> Result<(), Failure> {
-    let mut walk = Walk {
-        origin: url.origin(),
-        scratch,
-        notes,
-        count: 0,
-    };
+    let mut walk = Walk { origin: url.origin(), scratch, notes, count: 0 };
     walk.level(repository, commit, url, 1)
 }
 
@@ -77,9 +72,7 @@ impl Walk<'_> {
             };
             let url = resolve_url(url, &submodule.url).map_err(failed)?;
             let module = self.open(parent, &place, &submodule, &url).map_err(failed)?;
-            let fetched = module
-                .fetch(&url, Some(&submodule.commit), None)
-                .map_err(failed)?;
+            let fetched = module.fetch(&url, Some(&submodule.commit), None).map_err(failed)?;
             module.publish(&fetched).map_err(failed)?;
             let state = tree::follow(&module, &fetched, &url, None).map_err(failed)?;
             match state.behind {
@@ -112,11 +105,7 @@ impl Walk<'_> {
             git = git.with_access(Vec::new(), "false".to_owned());
         }
         prepare(&git, place, &module, submodule)?;
-        Repository::open(
-            git,
-            &self.scratch.folder(&format!("module-{}", self.count)),
-            Some(module),
-        )
+        Repository::open(git, &self.scratch.folder(&format!("module-{}", self.count)), Some(module))
     }
 }
 
@@ -133,10 +122,7 @@ fn prepare(
     fs::create_dir_all(&module.work_tree).map_err(io)?;
     if !module.git_dir.join("HEAD").exists() {
         if fs::read_dir(&module.work_tree).map_err(io)?.next().is_some() {
-            return Err(Failure::new(
-                CheckoutReason::ForeignTree,
-                "files are in its folder already",
-            ));
+            return Err(Failure::new(CheckoutReason::ForeignTree, "files are in its folder already"));
         }
         fs::create_dir_all(&module.git_dir).map_err(io)?;
         let folder = module.git_dir.to_string_lossy();
@@ -149,19 +135,11 @@ fn prepare(
             "--initial-branch=main",
             &folder,
         ];
-        git.run(&Call {
-            args,
-            ..Call::default()
-        })?;
+        git.run(&Call { args, ..Call::default() })?;
         let config = module.git_dir.join("config").to_string_lossy().into_owned();
-        let work_tree = relative(&module.git_dir, &module.work_tree)
-            .to_string_lossy()
-            .into_owned();
+        let work_tree = relative(&module.git_dir, &module.work_tree).to_string_lossy().into_owned();
         for (name, value) in [("core.bare", "false"), ("core.worktree", &work_tree)] {
-            git.run(&Call {
-                args: vec!["config", "--file", &config, name, value],
-                ..Call::default()
-            })?;
+            git.run(&Call { args: vec!["config", "--file", &config, name, value], ..Call::default() })?;
         }
     }
     let link = module.work_tree.join(".git");
@@ -198,9 +176,7 @@ fn list(repository: &Repository, commit: &str) -> Result<Vec<Submodule>, Failure
         return Ok(Vec::new());
     }
     let blob = format!("{commit}:.gitmodules");
-    let config = repository
-        .git(&["config", "--blob", &blob, "--list", "-z"], &[])
-        .unwrap_or_default();
+    let config = repository.git(&["config", "--blob", &blob, "--list", "-z"], &[]).unwrap_or_default();
     parse(&String::from_utf8_lossy(&config), &links)
 }
 
@@ -268,20 +244,13 @@ fn resolve_url(parent: &GitUrl, url: &str) -> Result<GitUrl, Failure> {
             name => parts.push(name),
         }
     }
-    let resolved = GitUrl {
-        path: parts.join("/"),
-        ..parent.clone()
-    };
+    let resolved = GitUrl { path: parts.join("/"), ..parent.clone() };
     GitUrl::parse(&resolved.to_string()).map_err(|error| invalid(error.to_string()))
 }
 
 /// The way from one folder to another; both absolute.
 fn relative(from: &Path, to: &Path) -> PathBuf {
-    let common = from
-        .components()
-        .zip(to.components())
-        .take_while(|(a, b)| a == b)
-        .count();
+    let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
     let up = from.components().skip(common).map(|_| Component::ParentDir);
     up.chain(to.components().skip(common)).collect()
 }
@@ -294,18 +263,9 @@ mod tests {
     fn relative_urls_go_from_the_parents() {
         let parent = GitUrl::parse("https://git.example/team/shop.git").unwrap();
         let resolved = |url: &str| resolve_url(&parent, url).map(|url| url.to_string());
-        assert_eq!(
-            resolved("../lib.git").unwrap(),
-            "https://git.example/team/lib.git"
-        );
-        assert_eq!(
-            resolved("../../other/lib").unwrap(),
-            "https://git.example/other/lib"
-        );
-        assert_eq!(
-            resolved("https://else.example/x").unwrap(),
-            "https://else.example/x"
-        );
+        assert_eq!(resolved("../lib.git").unwrap(), "https://git.example/team/lib.git");
+        assert_eq!(resolved("../../other/lib").unwrap(), "https://git.example/other/lib");
+        assert_eq!(resolved("https://else.example/x").unwrap(), "https://else.example/x");
         for bad in ["../../../../x", "ext::sh -c x", "/srv/x", "file:///x", "-x"] {
             assert!(resolved(bad).is_err(), "{bad}");
         }
@@ -314,17 +274,10 @@ mod tests {
     #[test]
     fn b071_names_and_paths_that_leave_the_folder_are_refused() {
         let config = |path: &str| format!("submodule.m.path\n{path}\0submodule.m.url\n../lib\0");
-        assert_eq!(
-            parse(&config("libs/m"), &[("abc", "libs/m")]).unwrap()[0].url,
-            "../lib"
-        );
+        assert_eq!(parse(&config("libs/m"), &[("abc", "libs/m")]).unwrap()[0].url, "../lib");
         assert!(parse(&config("../../x"), &[("abc", "../../x")]).is_err());
         assert!(parse(&config(".git/x"), &[("abc", ".git/x")]).is_err());
-        assert!(
-            parse(&config("elsewhere"), &[("abc", "libs/m")])
-                .unwrap()
-                .is_empty()
-        );
+        assert!(parse(&config("elsewhere"), &[("abc", "libs/m")]).unwrap().is_empty());
     }
 
     #[test]

@@ -15,14 +15,8 @@ const PLACED: &str = "refs/drydock/tree";
 /// Present while files are being moved: a move that was cut short is finished by the next pod.
 const MOVING: &str = "drydock-moving";
 /// What git leaves while an operation of a user is under way.
-const UNDER_WAY: [&str; 6] = [
-    "MERGE_HEAD",
-    "CHERRY_PICK_HEAD",
-    "REVERT_HEAD",
-    "rebase-merge",
-    "rebase-apply",
-    "BISECT_LOG",
-];
+const UNDER_WAY: [&str; 6] =
+    ["MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG"];
 /// Changed files that are named.
 const NAMED: usize = 5;
 
@@ -41,19 +35,8 @@ pub fn prepare(git: &super::git::Git, place: &Place) -> Result<(), Failure> {
         return Err(foreign("it has files and no .git"));
     }
     let tree = place.work_tree.to_string_lossy();
-    let args = vec![
-        "init",
-        "--quiet",
-        "--template=",
-        "--shared=group",
-        "--initial-branch=main",
-        &tree,
-    ];
-    git.run(&super::git::Call {
-        args,
-        ..Default::default()
-    })
-    .map(drop)
+    let args = vec!["init", "--quiet", "--template=", "--shared=group", "--initial-branch=main", &tree];
+    git.run(&super::git::Call { args, ..Default::default() }).map(drop)
 }
 
 /// The parts that are read and written must be what they seem: a link could lead anywhere.
@@ -61,17 +44,9 @@ fn check(place: &Place) -> Result<(), Failure> {
     let is = |name: &str, right: fn(&fs::Metadata) -> bool| {
         fs::symlink_metadata(place.git_dir.join(name)).map_or(name == "index", |meta| right(&meta))
     };
-    let folders = ["objects", "refs"]
-        .iter()
-        .all(|name| is(name, fs::Metadata::is_dir));
-    let files = ["HEAD", "config", "index"]
-        .iter()
-        .all(|name| is(name, fs::Metadata::is_file));
-    if folders && files {
-        Ok(())
-    } else {
-        Err(foreign("its .git is not a plain repository"))
-    }
+    let folders = ["objects", "refs"].iter().all(|name| is(name, fs::Metadata::is_dir));
+    let files = ["HEAD", "config", "index"].iter().all(|name| is(name, fs::Metadata::is_file));
+    if folders && files { Ok(()) } else { Err(foreign("its .git is not a plain repository")) }
 }
 
 fn foreign(what: &str) -> Failure {
@@ -83,11 +58,7 @@ fn foreign(what: &str) -> Failure {
 #[must_use]
 pub fn state(repository: &Repository) -> Option<TreeState> {
     let commit = repository.resolve_there("HEAD")?;
-    Some(TreeState {
-        commit,
-        moved: false,
-        behind: None,
-    })
+    Some(TreeState { commit, moved: false, behind: None })
 }
 
 /// Moves the tree to what was fetched, if it may.
@@ -108,26 +79,15 @@ pub fn follow(
     let old = repository.resolve_there("HEAD");
     if let Some(old) = &old {
         if *old == fetched.commit && !cut_short {
-            return Ok(TreeState {
-                commit: old.clone(),
-                moved: false,
-                behind: None,
-            });
+            return Ok(TreeState { commit: old.clone(), moved: false, behind: None });
         }
         let behind = match hold {
-            Some(who) => Some(Behind {
-                reason: BehindReason::Held,
-                message: who.to_owned(),
-            }),
+            Some(who) => Some(Behind { reason: BehindReason::Held, message: who.to_owned() }),
             None if cut_short => None,
             None => reason_to_stay(repository, place, old, fetched)?,
         };
         if let Some(behind) = behind {
-            return Ok(TreeState {
-                commit: old.clone(),
-                moved: false,
-                behind: Some(behind),
-            });
+            return Ok(TreeState { commit: old.clone(), moved: false, behind: Some(behind) });
         }
     }
     remove_stale_lock(place)?;
@@ -138,22 +98,14 @@ pub fn follow(
     if let Some(behind) = move_files(repository, from, &fetched.commit)? {
         fs::remove_file(&moving).map_err(io)?;
         let commit = from.unwrap_or_default().to_owned();
-        return Ok(TreeState {
-            commit,
-            moved: false,
-            behind: Some(behind),
-        });
+        return Ok(TreeState { commit, moved: false, behind: Some(behind) });
     }
     write_refs(repository, fetched)?;
     if old.is_none() {
         write_remote(repository, fetched, url)?;
     }
     fs::remove_file(&moving).map_err(io)?;
-    Ok(TreeState {
-        commit: fetched.commit.clone(),
-        moved: true,
-        behind: None,
-    })
+    Ok(TreeState { commit: fetched.commit.clone(), moved: true, behind: None })
 }
 
 /// Moves index and files. Without a commit to come from everything is laid down anew. What is in the way is no error, and
@@ -164,20 +116,12 @@ fn move_files(repository: &Repository, from: Option<&str>, to: &str) -> Result<O
         None => vec!["read-tree", "--reset", "-u", to],
     };
     let (code, words) = repository.try_git(&args)?;
-    let in_the_way = [
-        "would be overwritten",
-        "would be removed",
-        "not uptodate",
-        "would lose untracked",
-    ];
+    let in_the_way = ["would be overwritten", "would be removed", "not uptodate", "would lose untracked"];
     match code {
         0 => Ok(None),
         _ if from.is_some() && in_the_way.iter().any(|each| words.contains(each)) => {
             let message = Failure::of_git(&words).message;
-            Ok(Some(Behind {
-                reason: BehindReason::DirtyTree,
-                message,
-            }))
+            Ok(Some(Behind { reason: BehindReason::DirtyTree, message }))
         }
         _ => Err(Failure::of_git(&words)),
     }
@@ -191,62 +135,33 @@ fn reason_to_stay(
 ) -> Result<Option<Behind>, Failure> {
     let stay = |reason, message: String| Ok(Some(Behind { reason, message }));
     if let Some(operation) = UNDER_WAY.iter().find(|name| place.git_dir.join(name).exists()) {
-        return stay(
-            BehindReason::DirtyTree,
-            format!("an operation is under way in the tree ({operation})"),
-        );
+        return stay(BehindReason::DirtyTree, format!("an operation is under way in the tree ({operation})"));
     }
     let placed = repository.resolve_there(PLACED);
-    let local = fetched
-        .branch
-        .as_ref()
-        .and_then(|branch| repository.resolve_there(&format!("refs/heads/{branch}")));
+    let local =
+        fetched.branch.as_ref().and_then(|branch| repository.resolve_there(&format!("refs/heads/{branch}")));
     for commit in [Some(old.to_owned()), local].into_iter().flatten() {
         let ours = Some(&commit) == placed.as_ref()
             || repository.git_succeeds(&["merge-base", "--is-ancestor", &commit, &fetched.commit])?;
         if !ours {
-            return stay(
-                BehindReason::LocalCommits,
-                format!("{commit} is not in {}", fetched.name),
-            );
+            return stay(BehindReason::LocalCommits, format!("{commit} is not in {}", fetched.name));
         }
     }
     repository.git(&["update-ref", "--no-deref", "HEAD", old], &[])?;
-    let status = [
-        "status",
-        "--porcelain",
-        "-z",
-        "--untracked-files=no",
-        "--ignore-submodules=all",
-        "--no-renames",
-    ];
+    let status =
+        ["status", "--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=all", "--no-renames"];
     let changed = repository.git(&status, &[])?;
     let changed: Vec<String> = changed
         .split(|byte| *byte == 0)
-        .filter_map(|entry| {
-            entry
-                .get(3..)
-                .map(|path| String::from_utf8_lossy(path).into_owned())
-        })
+        .filter_map(|entry| entry.get(3..).map(|path| String::from_utf8_lossy(path).into_owned()))
         .collect();
     if changed.is_empty() {
         return Ok(None);
     }
-    let more = if changed.len() > NAMED {
-        format!(" and {} more", changed.len() - NAMED)
-    } else {
-        String::new()
-    };
-    let named = changed
-        .iter()
-        .take(NAMED)
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .join(", ");
-    stay(
-        BehindReason::DirtyTree,
-        format!("changed in the tree: {named}{more}"),
-    )
+    let more =
+        if changed.len() > NAMED { format!(" and {} more", changed.len() - NAMED) } else { String::new() };
+    let named = changed.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    stay(BehindReason::DirtyTree, format!("changed in the tree: {named}{more}"))
 }
 
 /// Nobody mounts the tree and this is the only pod that works on it: who made the lock is gone.
@@ -284,13 +199,7 @@ fn write_remote(repository: &Repository, fetched: &Fetched, url: &GitUrl) -> Res
     let file = place.git_dir.join("config");
     let set = |name: &str, value: &str| {
         let args = ["config", "--file", &path_text(&file), name, value];
-        repository
-            .caller()
-            .run(&super::git::Call {
-                args: args.to_vec(),
-                ..Default::default()
-            })
-            .map(drop)
+        repository.caller().run(&super::git::Call { args: args.to_vec(), ..Default::default() }).map(drop)
     };
     set("remote.origin.url", &url.to_string())?;
     set("remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*")?;

@@ -41,27 +41,17 @@ impl Follower {
     async fn run(&self, registry: &Registry, request: &AttachRequest) -> Result<(), Gone> {
         let Some(key) = self.wait_for_run(registry, request).await else {
             return self
-                .send(Event::Refusal(refusal(
-                    Reason::UnknownRun,
-                    "this agent does not know the run",
-                )))
+                .send(Event::Refusal(refusal(Reason::UnknownRun, "this agent does not know the run")))
                 .await;
         };
-        self.send(Event::Attached(Attached { attempt: key.attempt }))
-            .await?;
-        let mut offsets = [
-            (Stream::Stdout, request.stdout_offset),
-            (Stream::Stderr, request.stderr_offset),
-        ];
+        self.send(Event::Attached(Attached { attempt: key.attempt })).await?;
+        let mut offsets = [(Stream::Stdout, request.stdout_offset), (Stream::Stderr, request.stderr_offset)];
         let mut quiet = QUIET.0;
         loop {
             // Looked at before the output: when it had ended then, the output that is read now is all.
             let Some(known) = registry.find(&key) else {
                 return self
-                    .send(Event::Refusal(refusal(
-                        Reason::UnknownRun,
-                        "the run is not kept any more",
-                    )))
+                    .send(Event::Refusal(refusal(Reason::UnknownRun, "the run is not kept any more")))
                     .await;
             };
             let mut moved = false;
@@ -93,10 +83,7 @@ impl Follower {
                 0 => registry.newest_attempt(&request.run_uid)?,
                 attempt => attempt,
             };
-            let key = Key {
-                run_uid: request.run_uid.clone(),
-                attempt,
-            };
+            let key = Key { run_uid: request.run_uid.clone(), attempt };
             registry.find(&key).map(|_| key)
         };
         let wait = Duration::from_millis(request.wait_ms.min(limits::ATTACH_WAIT_MS));
@@ -132,10 +119,7 @@ impl Follower {
             // Dropped (bounds of what is kept), or not made yet.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => {
-                let _ = self
-                    .to
-                    .send(Err(tonic::Status::internal(error.to_string())))
-                    .await;
+                let _ = self.to.send(Err(tonic::Status::internal(error.to_string()))).await;
                 return Err(Gone);
             }
         };
@@ -145,29 +129,16 @@ impl Follower {
         };
         let moved = piece.next_offset() > *offset;
         if piece.offset > *offset {
-            self.send(Event::Gap(Gap {
-                stream: name,
-                from: *offset,
-                to: piece.offset,
-            }))
-            .await?;
+            self.send(Event::Gap(Gap { stream: name, from: *offset, to: piece.offset })).await?;
         }
         *offset = piece.next_offset().max(*offset);
         if !piece.data.is_empty() {
-            self.send(Event::Chunk(Chunk {
-                stream: name,
-                offset: piece.offset,
-                data: piece.data,
-            }))
-            .await?;
+            self.send(Event::Chunk(Chunk { stream: name, offset: piece.offset, data: piece.data })).await?;
         }
         Ok(moved)
     }
 
     async fn send(&self, event: Event) -> Result<(), Gone> {
-        self.to
-            .send(Ok(AttachResponse { event: Some(event) }))
-            .await
-            .map_err(|_| Gone)
+        self.to.send(Ok(AttachResponse { event: Some(event) })).await.map_err(|_| Gone)
     }
 }

@@ -73,8 +73,5 @@ impl Refused {
 /// A refusal with its message.
 #[must_use]
 pub fn refusal(reason: wire::refusal::Reason, message: impl Into<String>) -> wire::Refusal {
-    wire::Refusal {
-        reason: reason.into(),
-        message: message.into(),
-    }
+    wire::Refusal { reason: reason.into(), message: message.into() }
 }

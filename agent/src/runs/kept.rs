@@ -23,11 +23,7 @@ impl Kept {
     pub fn with_limit(limit: u64) -> Self {
         let limit = limit.max(limits::OUTPUT_MIN);
         let head = limit / 2;
-        Self {
-            head,
-            ring: limit - head,
-            lost_from: None,
-        }
+        Self { head, ring: limit - head, lost_from: None }
     }
 
     /// Most bytes that are kept.
@@ -45,21 +41,13 @@ impl Kept {
     /// Where the byte at `offset` stands in the file.
     #[must_use]
     pub fn position(&self, offset: u64) -> u64 {
-        if offset < self.head {
-            offset
-        } else {
-            self.head + (offset - self.head) % self.ring
-        }
+        if offset < self.head { offset } else { self.head + (offset - self.head) % self.ring }
     }
 
     /// How many bytes from `offset` on are beside each other in the file.
     #[must_use]
     pub fn contiguous(&self, offset: u64) -> u64 {
-        if offset < self.head {
-            self.head - offset
-        } else {
-            self.ring - (offset - self.head) % self.ring
-        }
+        if offset < self.head { self.head - offset } else { self.ring - (offset - self.head) % self.ring }
     }
 
     /// First offset of the last part that is kept, with `total` bytes written.
@@ -74,11 +62,7 @@ impl Kept {
         if self.lost_from.is_some_and(|from| offset >= from) {
             return total;
         }
-        if offset < self.head.min(total) {
-            offset
-        } else {
-            offset.max(self.ring_start(total)).min(total)
-        }
+        if offset < self.head.min(total) { offset } else { offset.max(self.ring_start(total)).min(total) }
     }
 }
 
@@ -86,11 +70,7 @@ impl Kept {
 mod tests {
     use super::*;
 
-    const SMALL: Kept = Kept {
-        head: 4,
-        ring: 6,
-        lost_from: None,
-    };
+    const SMALL: Kept = Kept { head: 4, ring: 6, lost_from: None };
 
     #[test]
     fn up_to_the_limit_the_file_is_the_stream() {
@@ -113,10 +93,7 @@ mod tests {
 
     #[test]
     fn what_was_lost_is_skipped_to_the_end() {
-        let broken = Kept {
-            lost_from: Some(2),
-            ..SMALL
-        };
+        let broken = Kept { lost_from: Some(2), ..SMALL };
         assert!(broken.is_truncated(3));
         assert!(!broken.is_truncated(2));
         assert_eq!(broken.next_kept(2, 9), 9);

@@ -20,11 +20,7 @@ use crate::shim::job::{Header, Job};
 
 /// Writes the journal into the attempt's new folder, then makes the shim.
 pub(super) fn launch(settings: &Settings, dir: &RunDir, request: StartRequest) -> io::Result<(Meta, Shim)> {
-    let limit = if request.output_limit == 0 {
-        limits::OUTPUT_DEFAULT
-    } else {
-        request.output_limit
-    };
+    let limit = if request.output_limit == 0 { limits::OUTPUT_DEFAULT } else { request.output_limit };
     let meta = Meta {
         run_uid: request.run_uid.clone(),
         attempt: request.attempt,

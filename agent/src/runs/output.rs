@@ -47,10 +47,9 @@ impl Progress {
             file.read_exact_at(&mut bytes[1], Self::slot(stream) + 8)
         });
         match read {
-            Ok(()) => Self {
-                reserved: u64::from_le_bytes(bytes[0]),
-                committed: u64::from_le_bytes(bytes[1]),
-            },
+            Ok(()) => {
+                Self { reserved: u64::from_le_bytes(bytes[0]), committed: u64::from_le_bytes(bytes[1]) }
+            }
             Err(_) => Self::default(),
         }
     }
@@ -89,23 +88,13 @@ impl OutputReader {
     /// A reader of an unfinished run.
     #[must_use]
     pub fn live(dir: RunDir, stream: Stream, kept: Kept) -> Self {
-        Self {
-            dir,
-            stream,
-            kept,
-            ended: None,
-        }
+        Self { dir, stream, kept, ended: None }
     }
 
     /// A reader of a finished run.
     #[must_use]
     pub fn finished(dir: RunDir, stream: Stream, record: &StreamRecord) -> Self {
-        Self {
-            dir,
-            stream,
-            kept: record.kept,
-            ended: Some((record.bytes, record.lines)),
-        }
+        Self { dir, stream, kept: record.kept, ended: Some((record.bytes, record.lines)) }
     }
 
     /// Whether everything that was written so far is kept.
@@ -117,10 +106,8 @@ impl OutputReader {
     /// Bytes written so far.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.ended.map_or_else(
-            || Progress::read(&self.dir.progress(), self.stream).committed,
-            |(bytes, _)| bytes,
-        )
+        self.ended
+            .map_or_else(|| Progress::read(&self.dir.progress(), self.stream).committed, |(bytes, _)| bytes)
     }
 
     /// Reads at most `max` bytes from the first kept one at or after `offset`.
@@ -133,17 +120,9 @@ impl OutputReader {
             let total = self.total();
             let start = self.kept.next_kept(from.min(total), total);
             let end = self.kept.lost_from.map_or(total, |lost| lost.min(total));
-            let length = self
-                .kept
-                .contiguous(start)
-                .min(end.saturating_sub(start))
-                .min(max as u64);
+            let length = self.kept.contiguous(start).min(end.saturating_sub(start)).min(max as u64);
             if length == 0 {
-                return Ok(Piece {
-                    data: Vec::new(),
-                    offset: start,
-                    total,
-                });
+                return Ok(Piece { data: Vec::new(), offset: start, total });
             }
             let file = File::open(self.dir.stream(self.stream))?;
             let mut data = vec![0; usize::try_from(length).unwrap_or(max)];
@@ -153,11 +132,7 @@ impl OutputReader {
                 start < self.kept.ring_start(reserved)
             };
             if !overwritten {
-                return Ok(Piece {
-                    data,
-                    offset: start,
-                    total,
-                });
+                return Ok(Piece { data, offset: start, total });
             }
             from = start;
         }
@@ -206,17 +181,11 @@ impl OutputReader {
                 return Ok(None);
             }
             let found = piece.data.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
-            starts.extend(
-                found
-                    .map(|(index, _)| piece.offset + index as u64 + 1)
-                    .filter(|at| *at < total),
-            );
+            starts.extend(found.map(|(index, _)| piece.offset + index as u64 + 1).filter(|at| *at < total));
             offset = piece.next_offset();
         }
         // The last start is that of the last line.
-        let from_end = lines
-            .checked_sub(line)
-            .and_then(|count| usize::try_from(count).ok());
+        let from_end = lines.checked_sub(line).and_then(|count| usize::try_from(count).ok());
         let index = from_end.and_then(|count| starts.len().checked_sub(count + 1));
         Ok(index.and_then(|index| starts.get(index)).copied())
     }

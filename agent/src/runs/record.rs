@@ -33,36 +33,15 @@ pub struct RunRecord {
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(
-    missing_docs,
-    reason = "the fields are those of the contract's messages, documented there"
-)]
+#[allow(missing_docs, reason = "the fields are those of the contract's messages, documented there")]
 pub enum Outcome {
-    Exited {
-        code: i32,
-    },
-    Signalled {
-        signal: i32,
-    },
-    TimedOut {
-        timeout_ms: u64,
-        end: Option<End>,
-    },
-    Cancelled {
-        end: Option<End>,
-    },
-    CannotExecute {
-        stage: Stage,
-        errno: i32,
-        message: String,
-    },
-    OutOfMemory {
-        killed_by_agent: bool,
-    },
-    Lost {
-        reason: String,
-        message: String,
-    },
+    Exited { code: i32 },
+    Signalled { signal: i32 },
+    TimedOut { timeout_ms: u64, end: Option<End> },
+    Cancelled { end: Option<End> },
+    CannotExecute { stage: Stage, errno: i32, message: String },
+    OutOfMemory { killed_by_agent: bool },
+    Lost { reason: String, message: String },
 }
 
 /// How the main process ended.
@@ -78,10 +57,7 @@ pub enum End {
 /// What couldn't be done on the way to `exec`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[allow(
-    missing_docs,
-    reason = "the variants are those of the contract, documented there"
-)]
+#[allow(missing_docs, reason = "the variants are those of the contract, documented there")]
 pub enum Stage {
     Exec,
     Chdir,
@@ -187,23 +163,18 @@ impl Outcome {
                     End::Signal(signal) => wire::cancelled::End::Signal(signal),
                 }),
             }),
-            Self::CannotExecute {
-                stage,
-                errno,
-                message,
-            } => Wire::CannotExecute(wire::CannotExecute {
+            Self::CannotExecute { stage, errno, message } => Wire::CannotExecute(wire::CannotExecute {
                 stage: stage.to_wire().into(),
                 errno: *errno,
                 message: message.clone(),
                 conventional_code: stage.conventional_code(*errno),
             }),
-            Self::OutOfMemory { killed_by_agent } => Wire::OutOfMemory(wire::OutOfMemory {
-                killed_by_agent: *killed_by_agent,
-            }),
-            Self::Lost { reason, message } => Wire::Lost(wire::Lost {
-                reason: reason.clone(),
-                message: message.clone(),
-            }),
+            Self::OutOfMemory { killed_by_agent } => {
+                Wire::OutOfMemory(wire::OutOfMemory { killed_by_agent: *killed_by_agent })
+            }
+            Self::Lost { reason, message } => {
+                Wire::Lost(wire::Lost { reason: reason.clone(), message: message.clone() })
+            }
         }
     }
 }
@@ -239,8 +210,6 @@ mod as_base64 {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
-        STANDARD
-            .decode(String::deserialize(from)?)
-            .map_err(serde::de::Error::custom)
+        STANDARD.decode(String::deserialize(from)?).map_err(serde::de::Error::custom)
     }
 }

@@ -50,32 +50,20 @@ pub(super) async fn recover(registry: &Arc<Registry>) {
 fn attempts(registry: &Registry) -> Vec<(Key, RunDir)> {
     let names = |path: &std::path::Path| {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
-        entries
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .collect::<Vec<_>>()
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect::<Vec<_>>()
     };
     let runs = registry.dir().runs();
     let of_run = |run_uid: String| {
-        let attempts = names(&runs.join(&run_uid))
-            .into_iter()
-            .filter_map(|name| name.parse().ok());
-        attempts
-            .map(move |attempt| Key {
-                run_uid: run_uid.clone(),
-                attempt,
-            })
-            .collect::<Vec<_>>()
+        let attempts = names(&runs.join(&run_uid)).into_iter().filter_map(|name| name.parse().ok());
+        attempts.map(move |attempt| Key { run_uid: run_uid.clone(), attempt }).collect::<Vec<_>>()
     };
     let keys = names(&runs).into_iter().flat_map(of_run);
-    keys.map(|key| (key.clone(), registry.dir().run(&key.run_uid, key.attempt)))
-        .collect()
+    keys.map(|key| (key.clone(), registry.dir().run(&key.run_uid, key.attempt))).collect()
 }
 
 fn modified(dir: &RunDir) -> SystemTime {
     let of = |path| fs::metadata(path).and_then(|meta| meta.modified());
-    of(dir.status())
-        .or_else(|_| of(dir.refused()))
-        .unwrap_or(SystemTime::UNIX_EPOCH)
+    of(dir.status()).or_else(|_| of(dir.refused())).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 /// The shim of a run of this boot. The lock tells whether it lives; no number of a process is believed alone.
@@ -100,10 +88,7 @@ fn write_lost_of(dir: &RunDir, meta: &Meta, boot_id: &str) -> RunRecord {
     if meta.boot_id == boot_id {
         return write_lost(dir, meta);
     }
-    let message = format!(
-        "it was started under boot {}; this is boot {boot_id}",
-        meta.boot_id
-    );
+    let message = format!("it was started under boot {}; this is boot {boot_id}", meta.boot_id);
     write_record(dir, meta, "OtherBoot", message)
 }
 
@@ -115,34 +100,18 @@ pub(super) fn write_lost(dir: &RunDir, meta: &Meta) -> RunRecord {
         // Ended already is as well.
         let _ = killpg(Pid::from_raw(processes.main.pid), Signal::SIGKILL);
     }
-    write_record(
-        dir,
-        meta,
-        "RunnerGone",
-        "the process that ran it was ended from outside".to_owned(),
-    )
+    write_record(dir, meta, "RunnerGone", "the process that ran it was ended from outside".to_owned())
 }
 
 fn write_record(dir: &RunDir, meta: &Meta, reason: &str, message: String) -> RunRecord {
     let started =
         read_json::<ShimProcesses>(&dir.shim()).map_or(meta.accepted_at_ms, |found| found.started_at_ms);
-    let mut record = RunRecord::without_output(
-        Outcome::Lost {
-            reason: reason.to_owned(),
-            message,
-        },
-        started,
-        unix_ms(),
-    );
+    let mut record =
+        RunRecord::without_output(Outcome::Lost { reason: reason.to_owned(), message }, started, unix_ms());
     let stream = |stream| {
         let bytes = Progress::read(&dir.progress(), stream).committed;
         // Of what came there is neither a hash nor a count of lines.
-        StreamRecord {
-            bytes,
-            kept: meta.kept,
-            sha256: String::new(),
-            ..StreamRecord::empty()
-        }
+        StreamRecord { bytes, kept: meta.kept, sha256: String::new(), ..StreamRecord::empty() }
     };
     record.stdout = stream(Stream::Stdout);
     record.stderr = stream(Stream::Stderr);

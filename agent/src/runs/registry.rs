@@ -121,14 +121,8 @@ impl Registry {
     pub fn seal(&self) -> Result<(), (Refusal, usize)> {
         let mut state = self.state();
         match state.active.len() {
-            0 => state
-                .fence
-                .set_sealed(true)
-                .map_err(|error| (journal_failed(&error), 0)),
-            active => Err((
-                refusal(Reason::RunsActive, format!("{active} runs are active")),
-                active,
-            )),
+            0 => state.fence.set_sealed(true).map_err(|error| (journal_failed(&error), 0)),
+            active => Err((refusal(Reason::RunsActive, format!("{active} runs are active")), active)),
         }
     }
 
@@ -137,10 +131,7 @@ impl Registry {
     /// # Errors
     /// `JOURNAL_FAILED`.
     pub fn unseal(&self) -> Result<(), Refusal> {
-        self.state()
-            .fence
-            .set_sealed(false)
-            .map_err(|error| journal_failed(&error))
+        self.state().fence.set_sealed(false).map_err(|error| journal_failed(&error))
     }
 
     /// Checks that the caller means this boot.
@@ -151,10 +142,7 @@ impl Registry {
         if boot_id == self.settings.boot_id {
             return Ok(());
         }
-        Err(refusal(
-            Reason::WrongBoot,
-            format!("this is boot {}, not {boot_id:?}", self.settings.boot_id),
-        ))
+        Err(refusal(Reason::WrongBoot, format!("this is boot {}, not {boot_id:?}", self.settings.boot_id)))
     }
 
     /// What is known of an attempt; of a bad key nothing.
@@ -177,10 +165,7 @@ impl Registry {
     pub fn newest_attempt(&self, run_uid: &str) -> Option<u32> {
         request::check_key(run_uid, 1).ok()?;
         let entries = fs::read_dir(self.dir.runs().join(run_uid)).ok()?;
-        entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .max()
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).max()
     }
 
     /// Follows the coming of attempts.
@@ -196,10 +181,7 @@ impl Registry {
     pub fn start(self: &Arc<Self>, request: StartRequest) -> Result<Option<Known>, Refusal> {
         request::check(&request).map_err(|message| refusal(Reason::Invalid, message))?;
         self.check_boot(&request.boot_id)?;
-        let key = Key {
-            run_uid: request.run_uid.clone(),
-            attempt: request.attempt,
-        };
+        let key = Key { run_uid: request.run_uid.clone(), attempt: request.attempt };
         match self.find(&key) {
             Some(Known::Refused(refused)) => return Err(refused.to_wire()),
             Some(known) => return Ok(Some(known)),
@@ -212,10 +194,7 @@ impl Registry {
             return Err(Refused::Sealed.to_wire());
         }
         if state.active.len() >= self.settings.max_active {
-            let message = format!(
-                "{} runs are active, as many as this agent takes",
-                state.active.len()
-            );
+            let message = format!("{} runs are active, as many as this agent takes", state.active.len());
             return Err(refusal(Reason::TooMany, message));
         }
         let dir = self.run_dir(&key);
@@ -235,11 +214,7 @@ impl Registry {
     }
 
     fn adopt(self: &Arc<Self>, state: &mut State, key: Key, meta: Meta, shim: Shim) {
-        let run = Arc::new(ActiveRun {
-            dir: self.run_dir(&key),
-            meta,
-            done: watch::Sender::new(None),
-        });
+        let run = Arc::new(ActiveRun { dir: self.run_dir(&key), meta, done: watch::Sender::new(None) });
         state.active.insert(key.clone(), run.clone());
         self.arrivals.send_modify(|count| *count += 1);
         let registry = self.clone();
@@ -273,11 +248,7 @@ impl Registry {
             match each {
                 Expired::Output(key) => {
                     let dir = self.run_dir(&key);
-                    for file in [
-                        dir.stream(Stream::Stdout),
-                        dir.stream(Stream::Stderr),
-                        dir.progress(),
-                    ] {
+                    for file in [dir.stream(Stream::Stdout), dir.stream(Stream::Stderr), dir.progress()] {
                         // What isn't there needs no removal.
                         let _ = fs::remove_file(file);
                     }
@@ -330,41 +301,27 @@ impl Registry {
         let ended = || refusal(Reason::AlreadyEnded, "the run has ended");
         match self.find(key) {
             Some(Known::Active(run)) => {
-                let shim = run
-                    .processes()
-                    .await
-                    .filter(|found| found.shim.is_alive())
-                    .ok_or_else(ended)?
-                    .shim;
+                let shim =
+                    run.processes().await.filter(|found| found.shim.is_alive()).ok_or_else(ended)?.shim;
                 queue_signal(Pid::from_raw(shim.pid), Signal::SIGUSR1, number).map_err(|_| ended())
             }
             Some(Known::Finished(_)) => Err(ended()),
             Some(Known::Refused(refused)) => Err(refused.to_wire()),
-            None => Err(refusal(
-                Reason::UnknownRun,
-                "this agent does not know the attempt",
-            )),
+            None => Err(refusal(Reason::UnknownRun, "this agent does not know the attempt")),
         }
     }
 
     /// Unfinished runs.
     #[must_use]
     pub fn active(&self) -> Vec<(Key, Arc<ActiveRun>)> {
-        self.state()
-            .active
-            .iter()
-            .map(|(key, run)| (key.clone(), run.clone()))
-            .collect()
+        self.state().active.iter().map(|(key, run)| (key.clone(), run.clone())).collect()
     }
 
     /// Finished and refused attempts, newest first, and whether there are more.
     #[must_use]
     pub fn newest_finished(&self, most: usize) -> (Vec<Key>, bool) {
         let state = self.state();
-        (
-            state.finished.newest().take(most).cloned().collect(),
-            state.finished.len() > most,
-        )
+        (state.finished.newest().take(most).cloned().collect(), state.finished.len() > most)
     }
 
     /// A reader of an attempt's output; `None` when the attempt has none.
@@ -402,15 +359,9 @@ impl Registry {
 
 /// Bytes that a finished run takes on the disk.
 pub(super) fn on_disk(record: &RunRecord) -> u64 {
-    [&record.stdout, &record.stderr]
-        .map(|stream| stream.bytes.min(stream.kept.limit()))
-        .iter()
-        .sum()
+    [&record.stdout, &record.stderr].map(|stream| stream.bytes.min(stream.kept.limit())).iter().sum()
 }
 
 fn journal_failed(error: &io::Error) -> Refusal {
-    refusal(
-        Reason::JournalFailed,
-        format!("the agent could not write its journal: {error}"),
-    )
+    refusal(Reason::JournalFailed, format!("the agent could not write its journal: {error}"))
 }

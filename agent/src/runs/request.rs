@@ -60,17 +60,10 @@ fn check_what(request: &StartRequest) -> Result<(), String> {
             if !request.script_args.is_empty() {
                 return Err("scriptArgs go with a script, not with argv".to_owned());
             }
-            (
-                argv.args.iter().map(Vec::as_slice).collect::<Vec<_>>(),
-                argv.args.len(),
-            )
+            (argv.args.iter().map(Vec::as_slice).collect::<Vec<_>>(), argv.args.len())
         }
         Some(What::Script(script)) => {
-            let parts = request
-                .script_args
-                .iter()
-                .map(Vec::as_slice)
-                .chain([script.as_slice()]);
+            let parts = request.script_args.iter().map(Vec::as_slice).chain([script.as_slice()]);
             (parts.collect(), request.script_args.len())
         }
     };
@@ -78,42 +71,21 @@ fn check_what(request: &StartRequest) -> Result<(), String> {
         return Err("arguments and scripts must not have a NUL character".to_owned());
     }
     if count > limits::ARG_COUNT || parts.iter().map(|part| part.len()).sum::<usize>() > limits::COMMAND {
-        return Err(format!(
-            "at most {} arguments of {} bytes together",
-            limits::ARG_COUNT,
-            limits::COMMAND
-        ));
+        return Err(format!("at most {} arguments of {} bytes together", limits::ARG_COUNT, limits::COMMAND));
     }
     Ok(())
 }
 
 fn check_env(request: &StartRequest) -> Result<(), String> {
-    let size: usize = request
-        .env
-        .iter()
-        .map(|each| each.name.len() + each.value.len())
-        .sum();
+    let size: usize = request.env.iter().map(|each| each.name.len() + each.value.len()).sum();
     if request.env.len() > limits::ENV_COUNT || size > limits::COMMAND {
-        return Err(format!(
-            "at most {} variables of {} bytes together",
-            limits::ENV_COUNT,
-            limits::COMMAND
-        ));
+        return Err(format!("at most {} variables of {} bytes together", limits::ENV_COUNT, limits::COMMAND));
     }
     for variable in &request.env {
         let name = &variable.name;
-        let first = name
-            .bytes()
-            .next()
-            .is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
-        if !first
-            || !name
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
-        {
-            return Err(format!(
-                "the variable name {name:?} is not [A-Za-z_][A-Za-z0-9_.-]*"
-            ));
+        let first = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
+        if !first || !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-')) {
+            return Err(format!("the variable name {name:?} is not [A-Za-z_][A-Za-z0-9_.-]*"));
         }
         if name.as_bytes().starts_with(crate::environment::OWN_PREFIX) {
             return Err(format!("the variable name {name:?} is reserved"));
@@ -135,18 +107,13 @@ mod tests {
         StartRequest {
             run_uid: "0c5b-u".into(),
             attempt: 1,
-            what: Some(What::Argv(Argv {
-                args: vec![b"true".to_vec()],
-            })),
+            what: Some(What::Argv(Argv { args: vec![b"true".to_vec()] })),
             ..Default::default()
         }
     }
 
     fn variable(name: &str, value: &[u8]) -> EnvironmentVariable {
-        EnvironmentVariable {
-            name: name.into(),
-            value: value.to_vec(),
-        }
+        EnvironmentVariable { name: name.into(), value: value.to_vec() }
     }
 
     #[test]
@@ -162,9 +129,7 @@ mod tests {
     }
 
     fn argv(args: &[&[u8]]) -> Option<What> {
-        Some(What::Argv(Argv {
-            args: args.iter().map(|arg| arg.to_vec()).collect(),
-        }))
+        Some(What::Argv(Argv { args: args.iter().map(|arg| arg.to_vec()).collect() }))
     }
 
     #[test]
@@ -183,24 +148,15 @@ mod tests {
     fn a_broken_variable_is_named() {
         refused(|request| request.env = vec![variable("1A", b"")], "1A");
         refused(|request| request.env = vec![variable("A=B", b"")], "A=B");
-        refused(
-            |request| request.env = vec![variable("DRYDOCK_X", b"")],
-            "reserved",
-        );
+        refused(|request| request.env = vec![variable("DRYDOCK_X", b"")], "reserved");
         refused(|request| request.env = vec![variable("A", b"\0")], "NUL");
     }
 
     #[test]
     fn what_is_out_of_bounds_is_named() {
-        refused(
-            |request| request.working_directory = "rel".into(),
-            "workingDirectory",
-        );
+        refused(|request| request.working_directory = "rel".into(), "workingDirectory");
         refused(|request| request.stdin = vec![0; limits::STDIN + 1], "stdin");
-        refused(
-            |request| request.output_limit = limits::OUTPUT_MAX + 1,
-            "outputLimit",
-        );
+        refused(|request| request.output_limit = limits::OUTPUT_MAX + 1, "outputLimit");
         refused(|request| request.grace_ms = limits::GRACE_MAX_MS + 1, "grace");
     }
 }

@@ -24,11 +24,7 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self {
-            outputs: 1000,
-            bytes: 512 * 1024 * 1024,
-            results: 10_000,
-        }
+        Self { outputs: 1000, bytes: 512 * 1024 * 1024, results: 10_000 }
     }
 }
 
@@ -54,12 +50,7 @@ impl Retention {
     /// Nothing has finished.
     #[must_use]
     pub fn new(bounds: Bounds) -> Self {
-        Self {
-            bounds,
-            outputs: VecDeque::new(),
-            bytes: 0,
-            results: VecDeque::new(),
-        }
+        Self { bounds, outputs: VecDeque::new(), bytes: 0, results: VecDeque::new() }
     }
 
     /// Another run has finished, with that many bytes on the disk; what goes for it.
@@ -85,11 +76,7 @@ impl Retention {
 
     /// Newest first.
     pub fn newest(&self) -> impl Iterator<Item = &Key> {
-        self.outputs
-            .iter()
-            .rev()
-            .map(|(key, _)| key)
-            .chain(self.results.iter().rev())
+        self.outputs.iter().rev().map(|(key, _)| key).chain(self.results.iter().rev())
     }
 
     /// How many are known.
@@ -110,41 +97,25 @@ mod tests {
     use super::*;
 
     fn key(number: u32) -> Key {
-        Key {
-            run_uid: "u".into(),
-            attempt: number,
-        }
+        Key { run_uid: "u".into(), attempt: number }
     }
 
     #[test]
     fn the_oldest_go_first_by_count_and_by_bytes() {
-        let mut kept = Retention::new(Bounds {
-            outputs: 2,
-            bytes: 100,
-            results: 1,
-        });
+        let mut kept = Retention::new(Bounds { outputs: 2, bytes: 100, results: 1 });
         assert_eq!(kept.push(key(1), 10), []);
         assert_eq!(kept.push(key(2), 10), []);
         assert_eq!(kept.push(key(3), 10), [Expired::Output(key(1))]);
         assert_eq!(
             kept.push(key(4), 95),
-            [
-                Expired::Output(key(2)),
-                Expired::Output(key(3)),
-                Expired::All(key(1)),
-                Expired::All(key(2))
-            ]
+            [Expired::Output(key(2)), Expired::Output(key(3)), Expired::All(key(1)), Expired::All(key(2))]
         );
         assert_eq!(kept.newest().cloned().collect::<Vec<_>>(), [key(4), key(3)]);
     }
 
     #[test]
     fn one_run_above_all_bounds_is_kept_until_the_next() {
-        let mut kept = Retention::new(Bounds {
-            outputs: 2,
-            bytes: 100,
-            results: 1,
-        });
+        let mut kept = Retention::new(Bounds { outputs: 2, bytes: 100, results: 1 });
         assert_eq!(kept.push(key(1), 1000), []);
         assert_eq!(kept.push(key(2), 1), [Expired::Output(key(1))]);
     }

@@ -27,12 +27,7 @@ pub enum Shim {
 /// descriptor in whatever process, is open.
 #[must_use]
 pub fn try_lock(dir: &RunDir) -> Option<File> {
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(dir.lock())
-        .ok()?;
+    let file = File::options().create(true).truncate(false).write(true).open(dir.lock()).ok()?;
     file.try_lock().is_ok().then_some(file)
 }
 

@@ -16,16 +16,8 @@ pub const WELL_KNOWN: [&str; 40] = [
 #[must_use]
 pub fn find(path: Option<&str>) -> Vec<String> {
     let path = path.unwrap_or(std::str::from_utf8(DEFAULT_PATH).unwrap_or_default());
-    let found = |name: &&str| {
-        path.split(':')
-            .any(|folder| is_executable(&Path::new(folder).join(name)))
-    };
-    WELL_KNOWN
-        .iter()
-        .copied()
-        .filter(found)
-        .map(str::to_owned)
-        .collect()
+    let found = |name: &&str| path.split(':').any(|folder| is_executable(&Path::new(folder).join(name)));
+    WELL_KNOWN.iter().copied().filter(found).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

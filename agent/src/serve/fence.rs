@@ -32,14 +32,7 @@ impl Fence {
     pub fn open(file: PathBuf, boot_id: &str) -> Self {
         let found: Kept = read_json(&file).unwrap_or_default();
         let sealed = found.sealed && found.boot_id == boot_id;
-        Self {
-            file,
-            kept: Kept {
-                sealed,
-                boot_id: boot_id.to_owned(),
-                ..found
-            },
-        }
+        Self { file, kept: Kept { sealed, boot_id: boot_id.to_owned(), ..found } }
     }
 
     /// Lets a caller through, or not. A higher epoch than any seen is recorded, and every lower one refused from then on.
@@ -59,15 +52,8 @@ impl Fence {
             return Err(refusal(Reason::StaleEpoch, message));
         }
         if epoch > self.kept.epoch {
-            self.write(Kept {
-                epoch,
-                ..self.kept.clone()
-            })
-            .map_err(|error| {
-                refusal(
-                    Reason::JournalFailed,
-                    format!("the epoch could not be recorded: {error}"),
-                )
+            self.write(Kept { epoch, ..self.kept.clone() }).map_err(|error| {
+                refusal(Reason::JournalFailed, format!("the epoch could not be recorded: {error}"))
             })?;
         }
         Ok(())
@@ -84,10 +70,7 @@ impl Fence {
     /// # Errors
     /// The record can't be written; nothing has changed then.
     pub fn set_sealed(&mut self, sealed: bool) -> io::Result<()> {
-        self.write(Kept {
-            sealed,
-            ..self.kept.clone()
-        })
+        self.write(Kept { sealed, ..self.kept.clone() })
     }
 
     fn write(&mut self, kept: Kept) -> io::Result<()> {

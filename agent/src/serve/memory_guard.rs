@@ -32,10 +32,7 @@ pub async fn guard(registry: Arc<Registry>) {
 }
 
 fn end_largest(registry: &Registry) -> bool {
-    let shims = registry
-        .active()
-        .into_iter()
-        .filter_map(|(key, run)| Some((key, run.shim()?)));
+    let shims = registry.active().into_iter().filter_map(|(key, run)| Some((key, run.shim()?)));
     let Some((key, shim)) = shims.max_by_key(|(_, shim)| resident_bytes(*shim)) else {
         return false;
     };

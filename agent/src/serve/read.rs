@@ -27,32 +27,16 @@ pub fn read_output(registry: &Registry, request: &ReadOutputRequest) -> Result<R
         0 => registry.newest_attempt(&request.run_uid).unwrap_or(0),
         attempt => attempt,
     };
-    let key = Key {
-        run_uid: request.run_uid.clone(),
-        attempt,
-    };
+    let key = Key { run_uid: request.run_uid.clone(), attempt };
     let known = registry.find(&key);
-    let reader = known
-        .as_ref()
-        .and_then(|known| registry.reader(&key, known, stream));
+    let reader = known.as_ref().and_then(|known| registry.reader(&key, known, stream));
     let (Some(known), Some(reader)) = (known, reader) else {
-        return Ok(ReadOutputResponse {
-            availability: Availability::Gone.into(),
-            ..Default::default()
-        });
+        return Ok(ReadOutputResponse { availability: Availability::Gone.into(), ..Default::default() });
     };
     let finished = matches!(known, Known::Finished(_));
-    let availability = if reader.is_full() {
-        Availability::Full
-    } else {
-        Availability::Preview
-    };
+    let availability = if reader.is_full() { Availability::Full } else { Availability::Preview };
     let total = reader.total();
-    let nothing = Piece {
-        data: Vec::new(),
-        offset: total,
-        total,
-    };
+    let nothing = Piece { data: Vec::new(), offset: total, total };
     let (availability, piece) = match read_piece(&reader, request) {
         Ok(piece) => (availability, piece.unwrap_or(nothing)),
         // An unfinished run has made no file yet.

@@ -55,12 +55,8 @@ impl Service {
             attempt: key.attempt,
             state: state.into(),
         };
-        let mut attempts: Vec<_> = self
-            .registry
-            .active()
-            .into_iter()
-            .map(|(key, _)| state(key, State::Running))
-            .collect();
+        let mut attempts: Vec<_> =
+            self.registry.active().into_iter().map(|(key, _)| state(key, State::Running)).collect();
         let (finished, more) = self.registry.newest_finished(limits::HELLO_ATTEMPTS);
         for key in finished {
             match self.registry.find(&key) {
@@ -77,10 +73,7 @@ impl Service {
         request: wire::WaitRequest,
     ) -> Result<Result<RunRecord, wire::Running>, Refusal> {
         self.registry.admit(request.epoch, true)?;
-        let key = Key {
-            run_uid: request.run_uid,
-            attempt: request.attempt,
-        };
+        let key = Key { run_uid: request.run_uid, attempt: request.attempt };
         match self.registry.find(&key) {
             None => Err(unknown()),
             Some(Known::Refused(refused)) => Err(refused.to_wire()),
@@ -94,10 +87,7 @@ impl Service {
                 let ended =
                     tokio::time::timeout(Duration::from_millis(timeout), done.wait_for(Option::is_some))
                         .await;
-                let record = ended
-                    .ok()
-                    .and_then(Result::ok)
-                    .and_then(|record| record.as_deref().cloned());
+                let record = ended.ok().and_then(Result::ok).and_then(|record| record.as_deref().cloned());
                 Ok(record.ok_or_else(|| run.to_wire()))
             }
         }
@@ -137,10 +127,7 @@ impl Agent for Service {
 
     async fn start(&self, request: Request<wire::StartRequest>) -> Answer<wire::StartResponse> {
         let request = request.into_inner();
-        let started = self
-            .registry
-            .admit(request.epoch, true)
-            .and_then(|()| self.registry.start(request));
+        let started = self.registry.admit(request.epoch, true).and_then(|()| self.registry.start(request));
         let answer = match started {
             Ok(known) => wire::start_response::Answer::Started(wire::Started {
                 known: known.is_some(),
@@ -186,19 +173,13 @@ impl Agent for Service {
         request: Request<wire::ReadOutputRequest>,
     ) -> Answer<wire::ReadOutputResponse> {
         let answer = read_output(&self.registry, &request.into_inner());
-        let refused = |refusal| wire::ReadOutputResponse {
-            refusal: Some(refusal),
-            ..Default::default()
-        };
+        let refused = |refusal| wire::ReadOutputResponse { refusal: Some(refusal), ..Default::default() };
         Ok(Response::new(answer.unwrap_or_else(refused)))
     }
 
     async fn signal(&self, request: Request<wire::SignalRequest>) -> Answer<wire::SignalResponse> {
         let request = request.into_inner();
-        let key = Key {
-            run_uid: request.run_uid,
-            attempt: request.attempt,
-        };
+        let key = Key { run_uid: request.run_uid, attempt: request.attempt };
         let sent = match self.registry.admit(request.epoch, true) {
             Ok(()) => self.registry.signal(&key, request.signal).await,
             Err(refusal) => Err(refusal),
@@ -208,14 +189,8 @@ impl Agent for Service {
 
     async fn cancel(&self, request: Request<wire::CancelRequest>) -> Answer<wire::CancelResponse> {
         let request = request.into_inner();
-        let key = Key {
-            run_uid: request.run_uid,
-            attempt: request.attempt,
-        };
-        let cancelled = self
-            .registry
-            .admit(request.epoch, true)
-            .and_then(|()| self.registry.cancel(&key));
+        let key = Key { run_uid: request.run_uid, attempt: request.attempt };
+        let cancelled = self.registry.admit(request.epoch, true).and_then(|()| self.registry.cancel(&key));
         let answer = match cancelled {
             Ok(Known::Active(run)) => wire::cancel_response::Answer::Cancelling(run.to_wire()),
             Ok(Known::Finished(record)) => wire::cancel_response::Answer::Result(record.to_wire()),
@@ -231,11 +206,7 @@ impl Agent for Service {
             Err((refusal, active)) => (Some(refusal), active),
         };
         let active = u32::try_from(active).unwrap_or(u32::MAX);
-        Ok(Response::new(wire::SealResponse {
-            sealed: self.registry.is_sealed(),
-            refusal,
-            active,
-        }))
+        Ok(Response::new(wire::SealResponse { sealed: self.registry.is_sealed(), refusal, active }))
     }
 
     async fn unseal(&self, request: Request<wire::UnsealRequest>) -> Answer<wire::UnsealResponse> {
@@ -244,9 +215,7 @@ impl Agent for Service {
         let unsealed = admitted
             .and_then(|()| self.registry.check_boot(&request.boot_id))
             .and_then(|()| self.registry.unseal());
-        Ok(Response::new(wire::UnsealResponse {
-            refusal: unsealed.err(),
-        }))
+        Ok(Response::new(wire::UnsealResponse { refusal: unsealed.err() }))
     }
 
     async fn input(&self, _: Request<Streaming<wire::InputRequest>>) -> Answer<wire::InputResponse> {

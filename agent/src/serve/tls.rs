@@ -92,14 +92,8 @@ mod tests {
         let file = dir.path().join("tls");
         let first = ServerKey::open(&file, "one").unwrap();
         assert_eq!(first.fingerprint().len(), 64);
-        assert_eq!(
-            ServerKey::open(&file, "one").unwrap().fingerprint(),
-            first.fingerprint()
-        );
-        assert_ne!(
-            ServerKey::open(&file, "two").unwrap().fingerprint(),
-            first.fingerprint()
-        );
+        assert_eq!(ServerKey::open(&file, "one").unwrap().fingerprint(), first.fingerprint());
+        assert_ne!(ServerKey::open(&file, "two").unwrap().fingerprint(), first.fingerprint());
         let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&file).unwrap().permissions());
         assert_eq!(mode & 0o777, 0o600);
     }

@@ -35,21 +35,9 @@ impl Capture {
     #[must_use]
     pub fn create(dir: &RunDir, stream: Stream, kept: Kept, preview: usize) -> Self {
         let file = create_private(&dir.stream(stream)).ok();
-        let progress = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(dir.progress())
-            .ok();
+        let progress = File::options().create(true).truncate(false).write(true).open(dir.progress()).ok();
         Self {
-            kept: if file.is_some() {
-                kept
-            } else {
-                Kept {
-                    lost_from: Some(0),
-                    ..kept
-                }
-            },
+            kept: if file.is_some() { kept } else { Kept { lost_from: Some(0), ..kept } },
             file,
             progress,
             slot: Progress::slot(stream),
@@ -117,10 +105,7 @@ impl Capture {
         let end = from + data.len() as u64;
         if end > self.kept.limit() {
             // A reader must know that these bytes are being overwritten before they are.
-            self.publish(Progress {
-                reserved: end,
-                committed: from,
-            });
+            self.publish(Progress { reserved: end, committed: from });
         }
         let mut offset = from;
         while offset < end {
@@ -133,10 +118,7 @@ impl Capture {
             }
             offset += length;
         }
-        self.publish(Progress {
-            reserved: end,
-            committed: offset,
-        });
+        self.publish(Progress { reserved: end, committed: offset });
     }
 
     fn publish(&self, progress: Progress) {
@@ -158,40 +140,26 @@ fn cut_end(bytes: &[u8]) -> &[u8] {
             0x80..=0xBF => continue,
             _ => return bytes,
         };
-        return if width > back {
-            &bytes[..bytes.len() - back]
-        } else {
-            bytes
-        };
+        return if width > back { &bytes[..bytes.len() - back] } else { bytes };
     }
     bytes
 }
 
 /// Drops the rest of a character at the start.
 fn cut_start(bytes: &[u8]) -> &[u8] {
-    let rest = bytes
-        .iter()
-        .take(3)
-        .take_while(|byte| matches!(byte, 0x80..=0xBF))
-        .count();
-    if std::str::from_utf8(&bytes[rest..]).is_ok() {
-        &bytes[rest..]
-    } else {
-        bytes
-    }
+    let rest = bytes.iter().take(3).take_while(|byte| matches!(byte, 0x80..=0xBF)).count();
+    if std::str::from_utf8(&bytes[rest..]).is_ok() { &bytes[rest..] } else { bytes }
 }
 
 /// Lower-case hex.
 #[must_use]
 pub fn to_hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            // Writing to a String can't fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String can't fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 #[cfg(test)]
@@ -215,10 +183,7 @@ mod tests {
     fn nothing_is_the_empty_hash() {
         let dir = tempfile::tempdir().unwrap();
         let (record, _) = capture(&dir, 0, &[]);
-        assert_eq!(
-            (record.bytes, record.lines, record.sha256.as_str()),
-            (0, 0, EMPTY_SHA256)
-        );
+        assert_eq!((record.bytes, record.lines, record.sha256.as_str()), (0, 0, EMPTY_SHA256));
     }
 
     #[test]
@@ -249,33 +214,20 @@ mod tests {
             if piece.offset > offset {
                 gap = Some((offset, piece.offset));
             }
-            assert_eq!(
-                piece.data,
-                all[usize::try_from(piece.offset).unwrap()..][..piece.data.len()]
-            );
+            assert_eq!(piece.data, all[usize::try_from(piece.offset).unwrap()..][..piece.data.len()]);
             got.extend_from_slice(&piece.data);
             offset = piece.next_offset();
         }
-        assert_eq!(
-            (record.bytes, got.len(), gap),
-            (400_000, 20_000, Some((10_000, 390_000)))
-        );
+        assert_eq!((record.bytes, got.len(), gap), (400_000, 20_000, Some((10_000, 390_000))));
     }
 
     #[test]
     fn lines_are_found_from_both_sides_of_the_gap() {
         let dir = tempfile::tempdir().unwrap();
-        let text = (1..=20_000)
-            .map(|line| format!("line {line}\n"))
-            .collect::<String>();
+        let text = (1..=20_000).map(|line| format!("line {line}\n")).collect::<String>();
         let (record, reader) = capture(&dir, 20_000, &[text.as_bytes()]);
         assert_eq!(record.lines, 20_000);
-        let line_at = |line| {
-            reader
-                .find_line(line)
-                .unwrap()
-                .map(|at| reader.read(at, 12).unwrap().data)
-        };
+        let line_at = |line| reader.find_line(line).unwrap().map(|at| reader.read(at, 12).unwrap().data);
         assert_eq!(line_at(1).unwrap(), b"line 1\nline ");
         assert_eq!(line_at(3).unwrap(), b"line 3\nline ");
         assert_eq!(line_at(20_000).unwrap(), b"line 20000\n");
@@ -290,10 +242,7 @@ mod tests {
         let text = "☕".repeat(100_000);
         let halves: Vec<&[u8]> = text.as_bytes().chunks(10).collect();
         let (record, _) = capture(&dir, 0, &halves);
-        let (head, tail) = (
-            String::from_utf8(record.head).unwrap(),
-            String::from_utf8(record.tail).unwrap(),
-        );
+        let (head, tail) = (String::from_utf8(record.head).unwrap(), String::from_utf8(record.tail).unwrap());
         assert!(head.len() > 2000 && head.chars().all(|c| c == '☕'));
         assert!(tail.len() > 2000 && tail.chars().all(|c| c == '☕'));
     }

@@ -31,12 +31,8 @@ pub fn decide(cause: Option<Cause>, end: Option<End>, timeout_ms: u64, oom_kills
     match (cause, end) {
         (Some(Cause::Timeout), end) => Outcome::TimedOut { timeout_ms, end },
         (Some(Cause::Cancel), end) => Outcome::Cancelled { end },
-        (Some(Cause::Memory), _) => Outcome::OutOfMemory {
-            killed_by_agent: true,
-        },
-        (None, _) if killed && oom_kills_grew => Outcome::OutOfMemory {
-            killed_by_agent: false,
-        },
+        (Some(Cause::Memory), _) => Outcome::OutOfMemory { killed_by_agent: true },
+        (None, _) if killed && oom_kills_grew => Outcome::OutOfMemory { killed_by_agent: false },
         (None, Some(End::Code(code))) => Outcome::Exited { code },
         (None, Some(End::Signal(signal))) => Outcome::Signalled { signal },
         (None, None) => Outcome::Lost {
@@ -85,10 +81,7 @@ fn wait_for_child() {
         nix::sys::signalfd::SfdFlags::SFD_CLOEXEC | nix::sys::signalfd::SfdFlags::SFD_NONBLOCK,
     );
     if let Ok(fd) = fd {
-        let mut fds = [nix::poll::PollFd::new(
-            std::os::fd::AsFd::as_fd(&fd),
-            nix::poll::PollFlags::POLLIN,
-        )];
+        let mut fds = [nix::poll::PollFd::new(std::os::fd::AsFd::as_fd(&fd), nix::poll::PollFlags::POLLIN)];
         let _ = nix::poll::poll(&mut fds, 20_u8);
         let _ = fd.read_signal();
     }
@@ -101,35 +94,19 @@ mod tests {
     #[test]
     fn b094_a_process_that_answers_term_with_success_has_timed_out() {
         let end = Some(End::Code(0));
-        assert_eq!(
-            decide(Some(Cause::Timeout), end, 5, false),
-            Outcome::TimedOut { timeout_ms: 5, end }
-        );
+        assert_eq!(decide(Some(Cause::Timeout), end, 5, false), Outcome::TimedOut { timeout_ms: 5, end });
     }
 
     #[test]
     fn a_kill_is_out_of_memory_only_when_the_counter_grew() {
         let killed = Some(End::Signal(9));
-        assert_eq!(
-            decide(None, killed, 0, true),
-            Outcome::OutOfMemory {
-                killed_by_agent: false
-            }
-        );
+        assert_eq!(decide(None, killed, 0, true), Outcome::OutOfMemory { killed_by_agent: false });
         assert_eq!(decide(None, killed, 0, false), Outcome::Signalled { signal: 9 });
         assert_eq!(
             decide(None, Some(End::Code(137)), 0, true),
-            Outcome::OutOfMemory {
-                killed_by_agent: false
-            }
+            Outcome::OutOfMemory { killed_by_agent: false }
         );
-        assert_eq!(
-            decide(None, Some(End::Code(1)), 0, true),
-            Outcome::Exited { code: 1 }
-        );
-        assert_eq!(
-            decide(Some(Cause::Cancel), killed, 0, true),
-            Outcome::Cancelled { end: killed }
-        );
+        assert_eq!(decide(None, Some(End::Code(1)), 0, true), Outcome::Exited { code: 1 });
+        assert_eq!(decide(Some(Cause::Cancel), killed, 0, true), Outcome::Cancelled { end: killed });
     }
 }

@@ -44,10 +44,8 @@ impl Leftover {
             let mut open = self.0;
             let mut buffer = vec![0; BUFFER];
             while !open.is_empty() {
-                let mut fds: Vec<_> = open
-                    .iter()
-                    .map(|file| PollFd::new(file.as_fd(), PollFlags::POLLIN))
-                    .collect();
+                let mut fds: Vec<_> =
+                    open.iter().map(|file| PollFd::new(file.as_fd(), PollFlags::POLLIN)).collect();
                 let _ = poll(&mut fds, PollTimeout::NONE);
                 open.retain_mut(|file| match file.read(&mut buffer) {
                     Ok(0) => false,
@@ -64,12 +62,7 @@ impl Leftover {
 #[must_use]
 pub fn run(job: &Job) -> (RunRecord, Leftover) {
     let tried_at = unix_ms();
-    let not_run = |outcome| {
-        (
-            RunRecord::without_output(outcome, tried_at, unix_ms()),
-            Leftover(Vec::new()),
-        )
-    };
+    let not_run = |outcome| (RunRecord::without_output(outcome, tried_at, unix_ms()), Leftover(Vec::new()));
     if RunDir::new(&job.header.dir).cancel().exists() {
         return not_run(Outcome::Cancelled { end: None });
     }
@@ -81,11 +74,7 @@ pub fn run(job: &Job) -> (RunRecord, Leftover) {
 
 fn no_process(error: io::Error) -> Outcome {
     let errno = error.raw_os_error().unwrap_or(0);
-    Outcome::CannotExecute {
-        stage: Stage::System,
-        errno,
-        message: format!("making the process: {error}"),
-    }
+    Outcome::CannotExecute { stage: Stage::System, errno, message: format!("making the process: {error}") }
 }
 
 struct Running<'a> {
@@ -112,16 +101,10 @@ struct Running<'a> {
 impl<'a> Running<'a> {
     fn begin(job: &'a Job, plan: Plan) -> io::Result<Self> {
         let dir = RunDir::new(&job.header.dir);
-        let signals = SignalFd::with_flags(
-            &super::watched_signals(),
-            SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,
-        )?;
+        let signals =
+            SignalFd::with_flags(&super::watched_signals(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         let combined = job.request.streams() == Streams::Combined;
-        let preview = if combined {
-            limits::PREVIEW
-        } else {
-            limits::PREVIEW / 2
-        };
+        let preview = if combined { limits::PREVIEW } else { limits::PREVIEW / 2 };
         let (stdin, child_stdin) = input_pipe(job.request.stdin.is_empty())?;
         let (stdout, child_stdout) = output_pipe()?;
         let capture = |stream| Capture::create(&dir, stream, job.header.kept, preview);
@@ -135,11 +118,7 @@ impl<'a> Running<'a> {
         };
         let oom_before = oom_kills();
         let (started_at_ms, started) = (unix_ms(), Instant::now());
-        let ends = ChildEnds {
-            stdin: child_stdin,
-            stdout: child_stdout,
-            stderr: child_stderr,
-        };
+        let ends = ChildEnds { stdin: child_stdin, stdout: child_stdout, stderr: child_stderr };
         let (main, exec_report) = plan.spawn(ends)?;
         let running = Self {
             job,
@@ -167,17 +146,9 @@ impl<'a> Running<'a> {
 
     /// Tells `serve` whom to signal. A cancel that came before is found by its file.
     fn write_processes(&self) {
-        let of = |pid| {
-            ProcessId::of(pid).unwrap_or(ProcessId {
-                pid: pid.as_raw(),
-                start_time: 0,
-            })
-        };
-        let processes = ShimProcesses {
-            shim: of(getpid()),
-            main: of(self.main),
-            started_at_ms: self.started_at_ms,
-        };
+        let of = |pid| ProcessId::of(pid).unwrap_or(ProcessId { pid: pid.as_raw(), start_time: 0 });
+        let processes =
+            ShimProcesses { shim: of(getpid()), main: of(self.main), started_at_ms: self.started_at_ms };
         if let Ok(json) = serde_json::to_vec(&processes) {
             // Without it the run goes on to its end by itself.
             let _ = write_whole(&self.dir.shim(), &json);
@@ -201,11 +172,8 @@ impl<'a> Running<'a> {
         }
         self.stdin = None;
         let keep = self.job.request.keep_background && self.cause.is_none() && self.main_end.is_some();
-        let survivors = if keep || self.no_children {
-            0
-        } else {
-            kill_descendants(self.main, &mut self.main_end)
-        };
+        let survivors =
+            if keep || self.no_children { 0 } else { kill_descendants(self.main, &mut self.main_end) };
         if let Some(mut report) = self.exec_report.take() {
             self.failure = self.plan.read_failure(&mut report);
         }
@@ -223,32 +191,16 @@ impl<'a> Running<'a> {
 
     fn wait(&self) {
         let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
-        fds.extend(
-            self.exec_report
-                .iter()
-                .map(|file| PollFd::new(file.as_fd(), PollFlags::POLLIN)),
-        );
-        fds.extend(
-            self.stdin
-                .iter()
-                .map(|(file, _)| PollFd::new(file.as_fd(), PollFlags::POLLOUT)),
-        );
+        fds.extend(self.exec_report.iter().map(|file| PollFd::new(file.as_fd(), PollFlags::POLLIN)));
+        fds.extend(self.stdin.iter().map(|(file, _)| PollFd::new(file.as_fd(), PollFlags::POLLOUT)));
         let open = self.streams.iter().filter_map(|(file, _)| file.as_ref());
         fds.extend(open.map(|file| PollFd::new(file.as_fd(), PollFlags::POLLIN)));
-        let deadline = [
-            self.timeout_at(),
-            self.kill_at,
-            self.killed_at.map(|at| at + KILL_BOUND),
-        ];
-        let timeout = deadline
-            .into_iter()
-            .flatten()
-            .min()
-            .map_or(PollTimeout::NONE, |at| {
-                // Rounded up, or the last millisecond would be spent spinning.
-                let left = at.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
-                PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
-            });
+        let deadline = [self.timeout_at(), self.kill_at, self.killed_at.map(|at| at + KILL_BOUND)];
+        let timeout = deadline.into_iter().flatten().min().map_or(PollTimeout::NONE, |at| {
+            // Rounded up, or the last millisecond would be spent spinning.
+            let left = at.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+        });
         // EINTR or not: the loop looks at everything.
         let _ = poll(&mut fds, timeout);
     }
@@ -381,11 +333,7 @@ fn drain_once(file: &mut Option<File>, capture: &mut Capture, buffer: &mut [u8])
             capture.take(&buffer[..count]);
             return true;
         }
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-            ) => {}
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
         Err(_) => *file = None,
     }
     false

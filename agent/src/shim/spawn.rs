@@ -56,17 +56,12 @@ impl Plan {
         let me = nix::unistd::geteuid();
         let switch_user = me.is_root();
         if !switch_user && user.uid != me.as_raw() {
-            let message = format!(
-                "UserNotPossible: the agent runs as uid {me} and may not become uid {}",
-                user.uid
-            );
+            let message =
+                format!("UserNotPossible: the agent runs as uid {me} and may not become uid {}", user.uid);
             return Err(cannot(Stage::User, libc::EPERM, message));
         }
         let shell = find_shell(&user);
-        let values = request
-            .env
-            .iter()
-            .map(|each| (each.name.clone().into_bytes(), each.value.clone()));
+        let values = request.env.iter().map(|each| (each.name.clone().into_bytes(), each.value.clone()));
         let env = Environment::compose(std::env::vars_os(), &user, shell.as_deref(), values);
         let args = arguments(request, shell)?;
         let program = args.first().cloned().unwrap_or_default();
@@ -74,11 +69,7 @@ impl Plan {
             .into_iter()
             .find(|path| !path.is_empty())
             .map_or_else(|| user.home.clone(), PathBuf::from);
-        let directory = if request.nearest_directory {
-            nearest_folder(directory)
-        } else {
-            directory
-        };
+        let directory = if request.nearest_directory { nearest_folder(directory) } else { directory };
         let directory = CString::new(directory.into_os_string().into_encoded_bytes()).unwrap_or_default();
         Ok(Self {
             candidates: candidates(program.as_bytes(), env.get(b"PATH")),
@@ -130,11 +121,7 @@ impl Plan {
             Stage::User => format!("UserNotPossible: becoming uid {}", self.user.uid),
             Stage::Shell | Stage::System => "preparing the process".to_owned(),
         };
-        Some(cannot(
-            stage,
-            errno,
-            format!("{what}: {} ({name:?})", name.desc()),
-        ))
+        Some(cannot(stage, errno, format!("{what}: {} ({name:?})", name.desc())))
     }
 
     /// Returns only when something failed.
@@ -187,13 +174,8 @@ fn nearest_folder(path: PathBuf) -> PathBuf {
 fn resolve_user(asked: &str, default: &str) -> Result<User, Outcome> {
     let accounts = Accounts::read("/".as_ref());
     let own = nix::unistd::geteuid().to_string();
-    let spec = [asked, default, &own]
-        .into_iter()
-        .find(|spec| !spec.is_empty())
-        .unwrap_or("0");
-    accounts
-        .resolve(spec)
-        .map_err(|error| cannot(Stage::User, 0, error.to_string()))
+    let spec = [asked, default, &own].into_iter().find(|spec| !spec.is_empty()).unwrap_or("0");
+    accounts.resolve(spec).map_err(|error| cannot(Stage::User, 0, error.to_string()))
 }
 
 fn arguments(request: &StartRequest, shell: Option<PathBuf>) -> Result<Vec<CString>, Outcome> {
@@ -206,32 +188,16 @@ fn arguments(request: &StartRequest, shell: Option<PathBuf>) -> Result<Vec<CStri
             };
             let shell = shell.ok_or_else(no_shell)?.into_os_string().into_encoded_bytes();
             let fixed = [shell.clone(), b"-c".to_vec(), script.clone(), shell];
-            fixed
-                .into_iter()
-                .chain(request.script_args.iter().cloned())
-                .collect()
+            fixed.into_iter().chain(request.script_args.iter().cloned()).collect()
         }
         None => Vec::new(),
     };
-    let has_nul = |_| {
-        cannot(
-            Stage::Exec,
-            libc::EINVAL,
-            "an argument has a NUL character".to_owned(),
-        )
-    };
-    args.into_iter()
-        .map(CString::new)
-        .collect::<Result<_, _>>()
-        .map_err(has_nul)
+    let has_nul = |_| cannot(Stage::Exec, libc::EINVAL, "an argument has a NUL character".to_owned());
+    args.into_iter().map(CString::new).collect::<Result<_, _>>().map_err(has_nul)
 }
 
 fn cannot(stage: Stage, errno: i32, message: String) -> Outcome {
-    Outcome::CannotExecute {
-        stage,
-        errno,
-        message,
-    }
+    Outcome::CannotExecute { stage, errno, message }
 }
 
 fn oom_score_adj() -> String {
@@ -259,14 +225,7 @@ fn reset_signals() -> nix::Result<()> {
 #[allow(unsafe_code, reason = "no safe wrapper exists")]
 fn close_others_on_exec() {
     // SAFETY: marks descriptors, closes none; an old kernel refuses, and then only foreign ones are left open.
-    unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            3,
-            libc::c_uint::MAX,
-            libc::CLOSE_RANGE_CLOEXEC,
-        )
-    };
+    unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
 }
 
 fn become_user(user: &User) -> nix::Result<()> {

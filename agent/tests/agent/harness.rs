@@ -59,12 +59,7 @@ impl Agent {
             .unwrap();
         let identity = identity(dir.path());
         let client = connect(dir.path().join("agent.sock")).await;
-        Self {
-            boot_id: identity.boot_id,
-            dir,
-            supervisor,
-            client,
-        }
+        Self { boot_id: identity.boot_id, dir, supervisor, client }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -81,8 +76,7 @@ impl Agent {
             let children =
                 std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.pid())).unwrap();
             let pids = children.split_whitespace().map(|pid| pid.parse().unwrap());
-            pids.map(Pid::from_raw)
-                .find(|pid| cmdline(*pid).contains("serve"))
+            pids.map(Pid::from_raw).find(|pid| cmdline(*pid).contains("serve"))
         })
         .await
     }
@@ -90,18 +84,12 @@ impl Agent {
     /// A request for an argv, with a uid of its own.
     pub(crate) fn argv(&self, args: &[&str]) -> StartRequest {
         let args = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
-        StartRequest {
-            what: Some(What::Argv(Argv { args })),
-            ..self.request()
-        }
+        StartRequest { what: Some(What::Argv(Argv { args })), ..self.request() }
     }
 
     /// A request for a script.
     pub(crate) fn script(&self, script: &str) -> StartRequest {
-        StartRequest {
-            what: Some(What::Script(script.into())),
-            ..self.request()
-        }
+        StartRequest { what: Some(What::Script(script.into())), ..self.request() }
     }
 
     fn request(&self) -> StartRequest {
@@ -124,15 +112,7 @@ impl Agent {
     }
 
     pub(crate) async fn try_begin(&self, request: &StartRequest) -> Result<wire::Started, wire::Refusal> {
-        let answer = self
-            .client
-            .clone()
-            .start(request.clone())
-            .await
-            .unwrap()
-            .into_inner()
-            .answer
-            .unwrap();
+        let answer = self.client.clone().start(request.clone()).await.unwrap().into_inner().answer.unwrap();
         match answer {
             wire::start_response::Answer::Started(started) => Ok(started),
             wire::start_response::Answer::Refusal(refusal) => Err(refusal),
@@ -149,16 +129,7 @@ impl Agent {
         };
         let until = Instant::now() + BOUND;
         loop {
-            match self
-                .client
-                .clone()
-                .wait(wait.clone())
-                .await
-                .unwrap()
-                .into_inner()
-                .answer
-                .unwrap()
-            {
+            match self.client.clone().wait(wait.clone()).await.unwrap().into_inner().answer.unwrap() {
                 wire::wait_response::Answer::Result(result) => return result,
                 wire::wait_response::Answer::Running(_) if Instant::now() < until => {}
                 other => panic!("no result: {other:?}"),
@@ -177,28 +148,13 @@ impl Agent {
     }
 
     pub(crate) async fn cancel(&self, request: &StartRequest) -> wire::cancel_response::Answer {
-        let cancel = wire::CancelRequest {
-            epoch: 1,
-            run_uid: request.run_uid.clone(),
-            attempt: request.attempt,
-        };
-        self.client
-            .clone()
-            .cancel(cancel)
-            .await
-            .unwrap()
-            .into_inner()
-            .answer
-            .unwrap()
+        let cancel =
+            wire::CancelRequest { epoch: 1, run_uid: request.run_uid.clone(), attempt: request.attempt };
+        self.client.clone().cancel(cancel).await.unwrap().into_inner().answer.unwrap()
     }
 
     pub(crate) async fn hello(&self) -> wire::HelloResponse {
-        self.client
-            .clone()
-            .hello(wire::HelloRequest { epoch: 0 })
-            .await
-            .unwrap()
-            .into_inner()
+        self.client.clone().hello(wire::HelloRequest { epoch: 0 }).await.unwrap().into_inner()
     }
 
     /// A whole stream, gaps left out, by `ReadOutput`.
@@ -224,11 +180,8 @@ impl Agent {
 
     /// The events of a run from its beginning.
     pub(crate) async fn attach(&self, request: &StartRequest) -> Attachment {
-        let attach = wire::AttachRequest {
-            run_uid: request.run_uid.clone(),
-            wait_ms: 30_000,
-            ..Default::default()
-        };
+        let attach =
+            wire::AttachRequest { run_uid: request.run_uid.clone(), wait_ms: 30_000, ..Default::default() };
         Attachment(self.client.clone().attach(attach).await.unwrap().into_inner())
     }
 
@@ -258,13 +211,8 @@ pub(crate) struct Attachment(tonic::Streaming<wire::AttachResponse>);
 
 impl Attachment {
     pub(crate) async fn next(&mut self) -> Event {
-        let next = tokio::time::timeout(BOUND, self.0.message())
-            .await
-            .expect("an event in time");
-        next.unwrap()
-            .expect("an event before the end of the stream")
-            .event
-            .unwrap()
+        let next = tokio::time::timeout(BOUND, self.0.message()).await.expect("an event in time");
+        next.unwrap().expect("an event before the end of the stream").event.unwrap()
     }
 
     /// Both streams and the result.
@@ -286,17 +234,8 @@ impl Attachment {
 
 /// What `identity` prints.
 pub(crate) fn identity(dir: &Path) -> drydock_protocol::identity::Identity {
-    let output = Command::new(&*BINARY)
-        .arg("--dir")
-        .arg(dir)
-        .arg("identity")
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let output = Command::new(&*BINARY).arg("--dir").arg(dir).arg("identity").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -305,10 +244,7 @@ pub(crate) async fn connect(socket: PathBuf) -> AgentClient<Channel> {
         let socket = socket.clone();
         async move { tokio::net::UnixStream::connect(socket).await.map(TokioIo::new) }
     });
-    let channel = Endpoint::from_static("http://agent")
-        .connect_with_connector(connector)
-        .await
-        .unwrap();
+    let channel = Endpoint::from_static("http://agent").connect_with_connector(connector).await.unwrap();
     AgentClient::new(channel).max_decoding_message_size(drydock_protocol::limits::MESSAGE)
 }
 

@@ -1,12 +1,7 @@
 //! The agent as real processes on this machine: the binary, its socket, real tools. Needs Linux and uid 0 (it switches
 //! users), a shell and python3.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::too_many_lines,
-    reason = "a test that fails says where"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::too_many_lines, reason = "a test that fails says where")]
 
 mod at_most_once;
 mod ending;

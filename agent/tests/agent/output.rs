@@ -8,18 +8,12 @@ use sha2::{Digest, Sha256};
 use crate::harness::{Agent, exited, until};
 
 fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn resident_kib(pid: nix::unistd::Pid) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
@@ -43,17 +37,11 @@ async fn b076_nothing_is_lost_between_exit_and_drain() {
             (summary.bytes, summary.lines, summary.sha256),
             (108_894, 20_000, sha256(expected.as_bytes()))
         );
-        assert_eq!(
-            agent.read_all(&request, StreamName::Stdout).await,
-            expected.as_bytes()
-        );
+        assert_eq!(agent.read_all(&request, StreamName::Stdout).await, expected.as_bytes());
     }
     for _ in 0..20 {
         let summary = agent.run(&agent.argv(&["printf", "x"])).await.stdout.unwrap();
-        assert_eq!(
-            (summary.bytes, summary.lines, summary.head),
-            (1, 1, b"x".to_vec())
-        );
+        assert_eq!((summary.bytes, summary.lines, summary.head), (1, 1, b"x".to_vec()));
     }
 }
 
@@ -93,10 +81,7 @@ async fn b086_a_gibibyte_is_counted_and_hashed_and_its_ends_are_kept() {
     (0..1024).for_each(|_| hash.update(vec![0; 1 << 20]));
     hash.update(b"\nEND\n");
     let expected: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(
-        (summary.bytes, summary.lines, summary.sha256),
-        ((1 << 30) + 10, 2, expected)
-    );
+    assert_eq!((summary.bytes, summary.lines, summary.sha256), ((1 << 30) + 10, 2, expected));
     assert!(summary.truncated && summary.head.starts_with(b"BEGIN") && summary.tail.ends_with(b"\nEND\n"));
     assert!(summary.head.len() + summary.tail.len() <= 4096);
     let kept = agent.read_all(&request, StreamName::Stdout).await;
@@ -111,9 +96,8 @@ async fn b086_a_gibibyte_is_counted_and_hashed_and_its_ends_are_kept() {
         }
     };
     assert_eq!(gap.to - gap.from, summary.bytes - limit);
-    let on_disk = std::fs::metadata(agent.path().join(format!("runs/{}/1/stdout", request.run_uid)))
-        .unwrap()
-        .len();
+    let on_disk =
+        std::fs::metadata(agent.path().join(format!("runs/{}/1/stdout", request.run_uid))).unwrap().len();
     assert!(on_disk <= limit);
     let serve = agent.serve_pid().await;
     assert!(resident_kib(serve) < 32 * 1024, "{} KiB", resident_kib(serve));
@@ -135,10 +119,7 @@ async fn output_is_read_by_line() {
         agent.client.clone().read_output(read).await.unwrap().into_inner()
     };
     let piece = read(500, 2).await;
-    assert_eq!(
-        (piece.data.as_slice(), piece.availability()),
-        (b"500\n501\n".as_slice(), Availability::Full)
-    );
+    assert_eq!((piece.data.as_slice(), piece.availability()), (b"500\n501\n".as_slice(), Availability::Full));
     assert_eq!(read(1001, 1).await.data, b"");
     assert!(read(1, 0).await.data.ends_with(b"\n1000\n"));
 }
@@ -157,20 +138,14 @@ async fn b098_output_is_followed_live_and_found_again_by_offset() {
     let expected: String = (0..50).map(|i| format!("line {i}\n")).collect();
     assert_eq!(stdout, expected.as_bytes());
     assert_eq!(result.outcome, Some(exited(6)));
-    let from = wire::AttachRequest {
-        run_uid: request.run_uid.clone(),
-        stdout_offset: 100,
-        ..Default::default()
-    };
+    let from =
+        wire::AttachRequest { run_uid: request.run_uid.clone(), stdout_offset: 100, ..Default::default() };
     let mut events = agent.client.clone().attach(from).await.unwrap().into_inner();
     events.message().await.unwrap();
     let Some(Event::Chunk(chunk)) = events.message().await.unwrap().unwrap().event else {
         panic!("no chunk")
     };
-    assert_eq!(
-        (chunk.offset, chunk.data.as_slice()),
-        (100, &expected.as_bytes()[100..])
-    );
+    assert_eq!((chunk.offset, chunk.data.as_slice()), (100, &expected.as_bytes()[100..]));
 }
 
 #[tokio::test]
@@ -197,41 +172,14 @@ async fn what_is_kept_of_finished_runs_is_bounded() {
         stream: StreamName::Stdout.into(),
         ..Default::default()
     };
-    let oldest = agent
-        .client
-        .clone()
-        .read_output(read(&requests[0]))
-        .await
-        .unwrap()
-        .into_inner();
-    assert_eq!(
-        (oldest.availability(), oldest.data.len(), oldest.total),
-        (Availability::Preview, 0, 2)
-    );
+    let oldest = agent.client.clone().read_output(read(&requests[0])).await.unwrap().into_inner();
+    assert_eq!((oldest.availability(), oldest.data.len(), oldest.total), (Availability::Preview, 0, 2));
     assert_eq!(agent.result(&requests[0]).await.stdout.unwrap().head, b"0\n");
     assert!(agent.begin(&requests[0]).await.known);
-    let newest = agent
-        .client
-        .clone()
-        .read_output(read(&requests[5]))
-        .await
-        .unwrap()
-        .into_inner();
-    assert_eq!(
-        (newest.availability(), newest.data.as_slice()),
-        (Availability::Full, b"5\n".as_slice())
-    );
-    let unknown = StartRequest {
-        run_uid: "never".into(),
-        ..requests[0].clone()
-    };
-    let gone = agent
-        .client
-        .clone()
-        .read_output(read(&unknown))
-        .await
-        .unwrap()
-        .into_inner();
+    let newest = agent.client.clone().read_output(read(&requests[5])).await.unwrap().into_inner();
+    assert_eq!((newest.availability(), newest.data.as_slice()), (Availability::Full, b"5\n".as_slice()));
+    let unknown = StartRequest { run_uid: "never".into(), ..requests[0].clone() };
+    let gone = agent.client.clone().read_output(read(&unknown)).await.unwrap().into_inner();
     assert_eq!(gone.availability(), Availability::Gone);
 }
 
@@ -245,12 +193,7 @@ async fn a_full_disk_costs_output_and_nothing_else() {
     let agent = Agent::start_in(dir, &[], &[]).await;
     let request = agent.script("head -c 3000000 /dev/zero; exit 8");
     let result = agent.run(&request).await;
-    let unmount = || {
-        std::process::Command::new("umount")
-            .args(["-l", &small])
-            .status()
-            .unwrap()
-    };
+    let unmount = || std::process::Command::new("umount").args(["-l", &small]).status().unwrap();
     unmount();
     let summary = result.stdout.unwrap();
     assert!(summary.truncated);

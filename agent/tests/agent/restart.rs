@@ -41,20 +41,13 @@ async fn serve_killed_in_the_middle_of_20_runs_loses_none_and_runs_none_twice() 
         assert!(agent.begin(request).await.known);
     }
     // Opened for reading too: it doesn't wait for readers, and nothing written is lost.
-    let mut open = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .open(&gate)
-        .unwrap();
+    let mut open = std::fs::File::options().read(true).write(true).open(&gate).unwrap();
     std::io::Write::write_all(&mut open, "go\n".repeat(20).as_bytes()).unwrap();
     for (number, request) in requests.iter().enumerate() {
         let result = agent.result(request).await;
         assert_eq!(result.outcome, Some(exited(i32::try_from(number).unwrap())));
         assert_eq!(result.stdout.unwrap().head, b"before\nafter\n");
-        assert_eq!(
-            std::fs::read_to_string(dir.path().join(format!("n{number}"))).unwrap(),
-            "x\n"
-        );
+        assert_eq!(std::fs::read_to_string(dir.path().join(format!("n{number}"))).unwrap(), "x\n");
     }
 }
 
@@ -86,16 +79,12 @@ async fn a_run_of_another_boot_is_lost_and_its_output_is_still_there() {
     // A machine that is switched off: everybody at once.
     let mut all = vec![agent.pid()];
     let text = agent.read_all(&request, StreamName::Stdout).await;
-    all.push(nix::unistd::Pid::from_raw(
-        String::from_utf8(text).unwrap().trim().parse().unwrap(),
-    ));
+    all.push(nix::unistd::Pid::from_raw(String::from_utf8(text).unwrap().trim().parse().unwrap()));
     let shim: serde_json::Value = serde_json::from_slice(
         &std::fs::read(path.join(format!("runs/{}/1/shim.json", request.run_uid))).unwrap(),
     )
     .unwrap();
-    all.push(nix::unistd::Pid::from_raw(
-        i32::try_from(shim["shim"]["pid"].as_i64().unwrap()).unwrap(),
-    ));
+    all.push(nix::unistd::Pid::from_raw(i32::try_from(shim["shim"]["pid"].as_i64().unwrap()).unwrap()));
     all.insert(1, agent.serve_pid().await);
     for pid in all {
         let _ = kill(pid, Signal::SIGKILL);
@@ -105,15 +94,10 @@ async fn a_run_of_another_boot_is_lost_and_its_output_is_still_there() {
     drop(agent);
 
     let agent = Agent::start_in(copy, &[], &[]).await;
-    let again = StartRequest {
-        boot_id: agent.boot_id.clone(),
-        ..request.clone()
-    };
+    let again = StartRequest { boot_id: agent.boot_id.clone(), ..request.clone() };
     let started = agent.begin(&again).await;
     assert!(started.known);
-    let Some(Outcome::Lost(lost)) = agent.result(&request).await.outcome else {
-        panic!("not lost")
-    };
+    let Some(Outcome::Lost(lost)) = agent.result(&request).await.outcome else { panic!("not lost") };
     assert_eq!(lost.reason, "OtherBoot");
     assert!(!agent.read_all(&request, StreamName::Stdout).await.is_empty());
 }
@@ -123,10 +107,7 @@ async fn an_attempt_without_a_journal_was_never_begun() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("runs/half-made/1")).unwrap();
     let agent = Agent::start_in(dir, &[], &[]).await;
-    let request = StartRequest {
-        run_uid: "half-made".into(),
-        ..agent.argv(&["true"])
-    };
+    let request = StartRequest { run_uid: "half-made".into(), ..agent.argv(&["true"]) };
     assert!(!agent.begin(&request).await.known);
     assert_eq!(agent.result(&request).await.outcome, Some(exited(0)));
 }

@@ -8,11 +8,7 @@ use drydock_protocol::agent::{EnvironmentVariable, StartRequest, StreamName};
 use crate::harness::{Agent, cmdline, exited};
 
 fn holds(folder: &Path, needle: &str) -> bool {
-    let status = Command::new("grep")
-        .args(["-rqs", "-e", needle])
-        .arg(folder)
-        .status()
-        .unwrap();
+    let status = Command::new("grep").args(["-rqs", "-e", needle]).arg(folder).status().unwrap();
     status.code() != Some(1)
 }
 
@@ -28,10 +24,7 @@ async fn b121_values_reach_no_disk_and_no_argument_list() {
     let gate = agent.path().join("gate");
     nix::unistd::mkfifo(&gate, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let mut request = request;
-    request.env.push(EnvironmentVariable {
-        name: "GATE".into(),
-        value: gate.to_str().unwrap().into(),
-    });
+    request.env.push(EnvironmentVariable { name: "GATE".into(), value: gate.to_str().unwrap().into() });
     agent.begin(&request).await;
     agent.wait_for_output(&request, "ready").await;
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -53,10 +46,7 @@ async fn b121_values_reach_no_disk_and_no_argument_list() {
 async fn the_agents_folder_is_closed_to_tools_of_other_users() {
     let agent = Agent::start().await;
     let folder = agent.path().to_str().unwrap();
-    let request = StartRequest {
-        user: "nobody".into(),
-        working_directory: "/".into(),
-        ..agent.argv(&["ls", folder])
-    };
+    let request =
+        StartRequest { user: "nobody".into(), working_directory: "/".into(), ..agent.argv(&["ls", folder]) };
     assert_eq!(agent.outcome(&request).await, exited(2));
 }

@@ -66,10 +66,7 @@ fn ca() -> Ca {
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().unwrap();
     let pem = params.self_signed(&key).unwrap().pem();
-    Ca {
-        pem,
-        issuer: Issuer::new(params, key),
-    }
+    Ca { pem, issuer: Issuer::new(params, key) }
 }
 
 async fn hello(port: u16, fingerprint: &str, signed_by: Option<&Ca>) -> Result<String, String> {
@@ -85,9 +82,7 @@ async fn hello(port: u16, fingerprint: &str, signed_by: Option<&Ca>) -> Result<S
             let params = CertificateParams::new(vec!["controller".to_owned()]).unwrap();
             let certificate = params.signed_by(&key, &ca.issuer).unwrap();
             let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-            builder
-                .with_client_auth_cert(vec![certificate.der().clone()], key)
-                .unwrap()
+            builder.with_client_auth_cert(vec![certificate.der().clone()], key).unwrap()
         }
         None => builder.with_no_client_auth(),
     };
@@ -101,14 +96,10 @@ async fn hello(port: u16, fingerprint: &str, signed_by: Option<&Ca>) -> Result<S
             connector.connect(name, tcp).await.map(TokioIo::new)
         }
     });
-    let channel = Endpoint::from_static("http://agent")
-        .connect_with_connector(connect)
-        .await;
+    let channel = Endpoint::from_static("http://agent").connect_with_connector(connect).await;
     let channel = channel.map_err(|error| format!("{error:?}"))?;
     let answer = AgentClient::new(channel).hello(HelloRequest { epoch: 1 }).await;
-    answer
-        .map(|answer| answer.into_inner().boot_id)
-        .map_err(|error| format!("{error:?}"))
+    answer.map(|answer| answer.into_inner().boot_id).map_err(|error| format!("{error:?}"))
 }
 
 #[tokio::test]
@@ -117,28 +108,17 @@ async fn tls_is_mutual_pinned_and_outlives_a_serve() {
     let agent = Agent::start_with(&["--port", "0"], &[("DRYDOCK_CLIENT_CA", &ours.pem)]).await;
     let first = identity(agent.path());
     let port = first.port.unwrap();
-    assert_eq!(
-        hello(port, &first.fingerprint, Some(&ours)).await,
-        Ok(agent.boot_id.clone())
-    );
+    assert_eq!(hello(port, &first.fingerprint, Some(&ours)).await, Ok(agent.boot_id.clone()));
     assert!(hello(port, &first.fingerprint, Some(&theirs)).await.is_err());
     assert!(hello(port, &first.fingerprint, None).await.is_err());
-    assert!(
-        hello(port, &"0".repeat(64), Some(&ours))
-            .await
-            .unwrap_err()
-            .contains("another agent")
-    );
+    assert!(hello(port, &"0".repeat(64), Some(&ours)).await.unwrap_err().contains("another agent"));
 
     let serve = agent.serve_pid().await;
     nix::sys::signal::kill(serve, nix::sys::signal::Signal::SIGKILL).unwrap();
     let agent = crate::at_most_once::reconnect(agent, serve).await;
     let second = identity(agent.path());
     assert_eq!(second.fingerprint, first.fingerprint);
-    assert_eq!(
-        hello(second.port.unwrap(), &first.fingerprint, Some(&ours)).await,
-        Ok(agent.boot_id.clone())
-    );
+    assert_eq!(hello(second.port.unwrap(), &first.fingerprint, Some(&ours)).await, Ok(agent.boot_id.clone()));
 }
 
 #[tokio::test]
@@ -158,43 +138,24 @@ async fn a_session_carries_http2_and_nothing_else() {
     let connect = tower::service_fn(move |_| {
         let streams = streams.take();
         async move {
-            streams
-                .map(TokioIo::new)
-                .ok_or_else(|| std::io::Error::other("asked for a second connection"))
+            streams.map(TokioIo::new).ok_or_else(|| std::io::Error::other("asked for a second connection"))
         }
     });
-    let channel = Endpoint::from_static("http://agent")
-        .connect_with_connector(connect)
-        .await
-        .unwrap();
-    let hello = AgentClient::new(channel)
-        .hello(HelloRequest { epoch: 0 })
-        .await
-        .unwrap()
-        .into_inner();
+    let channel = Endpoint::from_static("http://agent").connect_with_connector(connect).await.unwrap();
+    let hello = AgentClient::new(channel).hello(HelloRequest { epoch: 0 }).await.unwrap().into_inner();
     assert_eq!(hello.boot_id, agent.boot_id);
     assert!(hello.executables.contains(&"sh".to_owned()) && hello.executables.is_sorted());
 }
 
 #[tokio::test]
 async fn the_health_port_answers() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let _agent = Agent::start_with(&["--health-port", &port.to_string()], &[]).await;
     let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-    stream
-        .write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
-    assert!(
-        answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok\n"),
-        "{answer}"
-    );
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok\n"), "{answer}");
 }
 
 #[tokio::test]
@@ -203,20 +164,10 @@ async fn install_puts_the_binary_where_it_is_wanted() {
     let to = dir.path().join("bin");
     let folder = format!("1000:1000:2775:{}", dir.path().join("tree").display());
     let mut install = std::process::Command::new(&*BINARY);
-    install
-        .arg("install")
-        .arg("--to")
-        .arg(&to)
-        .args(["--mkdir", &folder]);
+    install.arg("install").arg("--to").arg(&to).args(["--mkdir", &folder]);
     assert!(install.status().unwrap().success());
-    let version = std::process::Command::new(to.join("drydock-agent"))
-        .arg("version")
-        .output()
-        .unwrap();
-    assert_eq!(
-        version.stdout,
-        concat!(env!("CARGO_PKG_VERSION"), "\n").as_bytes()
-    );
+    let version = std::process::Command::new(to.join("drydock-agent")).arg("version").output().unwrap();
+    assert_eq!(version.stdout, concat!(env!("CARGO_PKG_VERSION"), "\n").as_bytes());
 }
 
 #[tokio::test]

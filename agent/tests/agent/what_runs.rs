@@ -36,15 +36,9 @@ async fn b052_arguments_arrive_byte_for_byte() {
     ];
     let mut all = vec![b"printf".to_vec(), b"[%s]".to_vec()];
     all.extend(args.clone());
-    let request = StartRequest {
-        what: Some(What::Argv(Argv { args: all })),
-        ..agent.argv(&["x"])
-    };
+    let request = StartRequest { what: Some(What::Argv(Argv { args: all })), ..agent.argv(&["x"]) };
     assert_eq!(agent.outcome(&request).await, exited(0));
-    let expected: Vec<u8> = args
-        .iter()
-        .flat_map(|arg| [b"[".as_slice(), arg, b"]"].concat())
-        .collect();
+    let expected: Vec<u8> = args.iter().flat_map(|arg| [b"[".as_slice(), arg, b"]"].concat()).collect();
     assert_eq!(agent.read_all(&request, StreamName::Stdout).await, expected);
 }
 
@@ -62,39 +56,20 @@ async fn b079_what_cannot_be_executed_says_which_step_and_why() {
         (agent.argv(&["/no/such/program"]), Stage::Exec, 127, "ENOENT"),
         (agent.argv(&[plain.to_str().unwrap()]), Stage::Exec, 126, "EACCES"),
         (agent.argv(&["/tmp"]), Stage::Exec, 126, "EACCES"),
+        (agent.argv(&[broken.to_str().unwrap()]), Stage::Exec, 126, "ENOEXEC"),
         (
-            agent.argv(&[broken.to_str().unwrap()]),
-            Stage::Exec,
-            126,
-            "ENOEXEC",
-        ),
-        (
-            StartRequest {
-                working_directory: "/no/dir".into(),
-                ..agent.argv(&["true"])
-            },
+            StartRequest { working_directory: "/no/dir".into(), ..agent.argv(&["true"]) },
             Stage::Chdir,
             125,
             "/no/dir",
         ),
         (
-            StartRequest {
-                user: "nobody-here".into(),
-                ..agent.argv(&["true"])
-            },
+            StartRequest { user: "nobody-here".into(), ..agent.argv(&["true"]) },
             Stage::User,
             125,
             "nobody-here",
         ),
-        (
-            StartRequest {
-                user: "0:no-group".into(),
-                ..agent.argv(&["true"])
-            },
-            Stage::User,
-            125,
-            "no-group",
-        ),
+        (StartRequest { user: "0:no-group".into(), ..agent.argv(&["true"]) }, Stage::User, 125, "no-group"),
     ];
     for (request, stage, code, text) in cases {
         let told = cannot(agent.outcome(&request).await);
@@ -108,10 +83,7 @@ async fn b079_what_cannot_be_executed_says_which_step_and_why() {
 async fn every_exit_code_is_told() {
     let agent = Agent::start().await;
     for code in 0..=255 {
-        assert_eq!(
-            agent.outcome(&agent.script(&format!("exit {code}"))).await,
-            exited(code)
-        );
+        assert_eq!(agent.outcome(&agent.script(&format!("exit {code}"))).await, exited(code));
     }
     assert_eq!(agent.outcome(&agent.script("exit 300")).await, exited(44));
 }
@@ -129,33 +101,21 @@ async fn every_signal_that_ends_a_process_is_told() {
 
 #[tokio::test]
 async fn a_run_is_executed_as_the_user_asked_for() {
-    let agent = Agent::start_with(
-        &["--user", "nobody"],
-        &[("DRYDOCK_PORT", "0"), ("FROM_IMAGE", "yes")],
-    )
-    .await;
+    let agent =
+        Agent::start_with(&["--user", "nobody"], &[("DRYDOCK_PORT", "0"), ("FROM_IMAGE", "yes")]).await;
     let script =
         "id -u; id -g; id -G; echo $HOME $USER $SHELL; pwd; env | grep -c DRYDOCK_; echo $FROM_IMAGE $TERM";
     let seen = async |user: &str| {
-        let request = StartRequest {
-            user: user.into(),
-            working_directory: "/".into(),
-            ..agent.script(script)
-        };
+        let request =
+            StartRequest { user: user.into(), working_directory: "/".into(), ..agent.script(script) };
         assert_eq!(agent.outcome(&request).await, exited(0));
         String::from_utf8(agent.read_all(&request, StreamName::Stdout).await).unwrap()
     };
     let nobody = "65534\n65534\n65534\n/nonexistent nobody /bin/sh\n/\n0\nyes dumb\n";
     assert_eq!(seen("").await, nobody);
     assert_eq!(seen("65534").await, nobody);
-    assert_eq!(
-        seen("12345").await,
-        "12345\n0\n0\n/ 12345 /bin/sh\n/\n0\nyes dumb\n"
-    );
-    assert_eq!(
-        seen("12345:777").await,
-        "12345\n777\n777\n/ 12345 /bin/sh\n/\n0\nyes dumb\n"
-    );
+    assert_eq!(seen("12345").await, "12345\n0\n0\n/ 12345 /bin/sh\n/\n0\nyes dumb\n");
+    assert_eq!(seen("12345:777").await, "12345\n777\n777\n/ 12345 /bin/sh\n/\n0\nyes dumb\n");
     assert_eq!(seen("root").await.lines().next(), Some("0"));
 }
 
@@ -173,10 +133,8 @@ async fn b078_a_script_is_run_by_a_shell_with_its_arguments() {
 #[tokio::test]
 async fn the_requests_environment_is_laid_over_the_containers() {
     let agent = Agent::start_with(&[], &[("LEFT", "image"), ("OVER", "image")]).await;
-    let variable = |name: &str, value: &[u8]| EnvironmentVariable {
-        name: name.into(),
-        value: value.to_vec(),
-    };
+    let variable =
+        |name: &str, value: &[u8]| EnvironmentVariable { name: name.into(), value: value.to_vec() };
     let request = StartRequest {
         env: vec![
             variable("OVER", b"run"),
@@ -194,16 +152,10 @@ async fn the_requests_environment_is_laid_over_the_containers() {
 async fn standard_input_is_whole_and_ends() {
     let agent = Agent::start().await;
     let stdin: Vec<u8> = (0..1_000_000_u32).map(|i| (i * 7 % 256) as u8).collect();
-    let request = StartRequest {
-        stdin: stdin.clone(),
-        ..agent.argv(&["cat"])
-    };
+    let request = StartRequest { stdin: stdin.clone(), ..agent.argv(&["cat"]) };
     assert_eq!(agent.outcome(&request).await, exited(0));
     assert_eq!(agent.read_all(&request, StreamName::Stdout).await, stdin);
-    let nobody_reads = StartRequest {
-        stdin,
-        ..agent.argv(&["true"])
-    };
+    let nobody_reads = StartRequest { stdin, ..agent.argv(&["true"]) };
     assert_eq!(agent.outcome(&nobody_reads).await, exited(0));
     assert_eq!(agent.outcome(&agent.argv(&["cat"])).await, exited(0));
 }
@@ -218,10 +170,7 @@ async fn a_tool_begins_with_default_signals_and_no_foreign_descriptors() {
         print(os.getpgrp() == os.getpid() == os.getsid(0))";
     let request = agent.argv(&["/usr/bin/python3", "-S", "-c", script]);
     assert_eq!(agent.outcome(&request).await, exited(0));
-    assert_eq!(
-        agent.read_all(&request, StreamName::Stdout).await,
-        b"[0, 1, 2, 3]\n\nTrue\n"
-    );
+    assert_eq!(agent.read_all(&request, StreamName::Stdout).await, b"[0, 1, 2, 3]\n\nTrue\n");
     let ignored = agent.argv(&["sh", "-c", "grep SigIgn /proc/self/status | tr -d '0\\t'"]);
     agent.run(&ignored).await;
     assert_eq!(agent.read_all(&ignored, StreamName::Stdout).await, b"SigIgn:\n");

@@ -73,23 +73,14 @@ impl Claim {
 
     pub(crate) fn output(&self) -> Output {
         let mut checkout = Command::new(env!("CARGO_BIN_EXE_drydock-agent"));
-        checkout
-            .arg("checkout")
-            .env(SPEC_ENV, serde_json::to_string(&self.spec).unwrap())
-            .output()
-            .unwrap()
+        checkout.arg("checkout").env(SPEC_ENV, serde_json::to_string(&self.spec).unwrap()).output().unwrap()
     }
 
     /// Runs; the report, with or without an error.
     pub(crate) fn try_checkout(&self) -> CheckoutReport {
         let output = self.output();
         let text = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(
-            text.lines().count(),
-            1,
-            "{text} {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert_eq!(text.lines().count(), 1, "{text} {}", String::from_utf8_lossy(&output.stderr));
         let report: CheckoutReport = serde_json::from_str(&text).unwrap();
         assert_eq!(output.status.success(), report.error.is_none());
         report

@@ -77,10 +77,7 @@ fn answer(stream: &TcpStream, root: &Path, rules: &Rules, log: &Mutex<Vec<String
         let location = format!("location: {place}{target}\r\n");
         return to.write_all(plain("302 Found", &location).as_bytes()).ok();
     }
-    if rules
-        .authorization
-        .as_ref()
-        .is_some_and(|wanted| header("authorization") != format!("Basic {wanted}"))
+    if rules.authorization.as_ref().is_some_and(|wanted| header("authorization") != format!("Basic {wanted}"))
     {
         return to
             .write_all(plain("401 Unauthorized", "www-authenticate: Basic realm=\"git\"\r\n").as_bytes())
@@ -117,23 +114,13 @@ fn answer(stream: &TcpStream, root: &Path, rules: &Rules, log: &Mutex<Vec<String
     backend.wait().ok()?;
     let end = output.windows(4).position(|part| part == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&output[..end]);
-    let status = head
-        .lines()
-        .find_map(|line| line.strip_prefix("Status: "))
-        .unwrap_or("200 OK");
-    let kept: String = head
-        .lines()
-        .filter(|line| !line.starts_with("Status: "))
-        .map(|line| format!("{line}\r\n"))
-        .collect();
+    let status = head.lines().find_map(|line| line.strip_prefix("Status: ")).unwrap_or("200 OK");
+    let kept: String =
+        head.lines().filter(|line| !line.starts_with("Status: ")).map(|line| format!("{line}\r\n")).collect();
     let body = &output[end + 4..];
-    let head = format!(
-        "HTTP/1.1 {status}\r\n{kept}content-length: {}\r\nconnection: close\r\n\r\n",
-        body.len()
-    );
-    to.write_all(head.as_bytes())
-        .and_then(|()| to.write_all(body))
-        .ok()
+    let head =
+        format!("HTTP/1.1 {status}\r\n{kept}content-length: {}\r\nconnection: close\r\n\r\n", body.len());
+    to.write_all(head.as_bytes()).and_then(|()| to.write_all(body)).ok()
 }
 
 /// A bare repository with a working copy to fill it from.
@@ -144,15 +131,9 @@ pub(crate) struct Repository {
 
 impl Repository {
     pub(crate) fn create(bare: PathBuf) -> Self {
-        let repository = Self {
-            bare,
-            work: tempfile::tempdir().unwrap(),
-        };
+        let repository = Self { bare, work: tempfile::tempdir().unwrap() };
         let bare = repository.bare.to_str().unwrap().to_owned();
-        run(
-            &["git", "init", "--quiet", "--bare", "--initial-branch=main", &bare],
-            Path::new("/"),
-        );
+        run(&["git", "init", "--quiet", "--bare", "--initial-branch=main", &bare], Path::new("/"));
         repository.git(&["init", "--quiet", "--initial-branch=main"]);
         repository.git(&["remote", "add", "origin", &bare]);
         repository
@@ -191,10 +172,7 @@ pub(crate) fn run(args: &[&str], folder: &Path) -> String {
         .env("HOME", "/nonexistent")
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .envs([("GIT_AUTHOR_NAME", "a"), ("GIT_AUTHOR_EMAIL", "a@example.com")])
-        .envs([
-            ("GIT_COMMITTER_NAME", "a"),
-            ("GIT_COMMITTER_EMAIL", "a@example.com"),
-        ])
+        .envs([("GIT_COMMITTER_NAME", "a"), ("GIT_COMMITTER_EMAIL", "a@example.com")])
         .envs([
             ("GIT_CONFIG_COUNT", "1"),
             ("GIT_CONFIG_KEY_0", "safe.directory"),
@@ -202,10 +180,6 @@ pub(crate) fn run(args: &[&str], folder: &Path) -> String {
         ])
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{args:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }

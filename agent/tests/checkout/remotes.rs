@@ -19,11 +19,7 @@ fn shop(server: &GitServer) -> (Repository, String) {
 }
 
 fn found(report: &CheckoutReport) -> Vec<&str> {
-    report
-        .devcontainers
-        .iter()
-        .map(|each| each.config_path.as_str())
-        .collect()
+    report.devcontainers.iter().map(|each| each.config_path.as_str()).collect()
 }
 
 fn reason(claim: &Claim) -> CheckoutReason {
@@ -39,40 +35,21 @@ fn a_first_checkout_is_whole_owned_and_found() {
     let revision = report.revision.clone().unwrap();
     assert_eq!((revision.name.as_str(), &revision.commit), ("main", &commit));
     let tree = report.tree.clone().unwrap();
-    assert_eq!(
-        (tree.commit, tree.moved, tree.behind),
-        (commit.clone(), true, None)
-    );
+    assert_eq!((tree.commit, tree.moved, tree.behind), (commit.clone(), true, None));
     assert!(report.discovered);
-    let paths = [
-        "services/api/.devcontainer/devcontainer.json",
-        "services/web/.devcontainer.json",
-    ];
+    let paths = ["services/api/.devcontainer/devcontainer.json", "services/web/.devcontainer.json"];
     assert_eq!(found(&report), paths);
     assert_eq!(report.devcontainers[0].content.as_deref(), Some(CONFIG));
     assert_eq!(report.devcontainers[0].sha256.len(), 64);
-    for (path, mode) in [
-        ("tree", 0o2775),
-        ("plans", 0o2775),
-        ("tree/.git/objects", 0o2775),
-        ("tree/services", 0o2775),
-    ] {
+    for (path, mode) in
+        [("tree", 0o2775), ("plans", 0o2775), ("tree/.git/objects", 0o2775), ("tree/services", 0o2775)]
+    {
         let meta = std::fs::metadata(claim.path(path)).unwrap();
-        assert_eq!(
-            (meta.uid(), meta.gid(), meta.mode() & 0o7777),
-            (1000, 1000, mode),
-            "{path}"
-        );
+        assert_eq!((meta.uid(), meta.gid(), meta.mode() & 0o7777), (1000, 1000, mode), "{path}");
     }
-    assert_eq!(
-        std::fs::metadata(claim.path("tree/README")).unwrap().mode() & 0o777,
-        0o664
-    );
+    assert_eq!(std::fs::metadata(claim.path("tree/README")).unwrap().mode() & 0o777, 0o664);
     // As a user finds it: a clone.
-    assert_eq!(
-        claim.git(&["status", "--porcelain", "--branch"]),
-        "## main...origin/main"
-    );
+    assert_eq!(claim.git(&["status", "--porcelain", "--branch"]), "## main...origin/main");
     assert_eq!(claim.git(&["remote", "get-url", "origin"]), server.url("shop"));
     let again = claim.checkout();
     assert!(!again.tree.unwrap().moved);
@@ -109,11 +86,7 @@ fn every_kind_of_revision_is_found() {
             claim.source().depth = depth;
             let report = claim.checkout();
             assert_eq!(&report.tree.unwrap().commit, commit, "{revision:?} {depth:?}");
-            assert_eq!(
-                claim.git(&["rev-parse", "--abbrev-ref", "HEAD"]),
-                branch,
-                "{revision:?}"
-            );
+            assert_eq!(claim.git(&["rev-parse", "--abbrev-ref", "HEAD"]), branch, "{revision:?}");
             assert_eq!(claim.git(&["status", "--porcelain"]), "");
             let shallow = claim.git(&["rev-parse", "--is-shallow-repository"]);
             if commit != &first {
@@ -133,51 +106,26 @@ fn failures_are_typed() {
         claim
     };
     assert_eq!(reason(&with("no-such-branch")), CheckoutReason::RevisionNotFound);
-    assert_eq!(
-        reason(&with(&"1234567890".repeat(4))),
-        CheckoutReason::RevisionNotFound
-    );
+    assert_eq!(reason(&with(&"1234567890".repeat(4))), CheckoutReason::RevisionNotFound);
     assert_eq!(reason(&with("--upload-pack=x")), CheckoutReason::InvalidRevision);
-    assert_eq!(
-        reason(&Claim::new(&server.url("nothing"))),
-        CheckoutReason::RepositoryNotFound
-    );
+    assert_eq!(reason(&Claim::new(&server.url("nothing"))), CheckoutReason::RepositoryNotFound);
     assert_eq!(reason(&Claim::new("file:///etc")), CheckoutReason::InvalidUrl);
     assert_eq!(reason(&Claim::new("ext::sh -c x")), CheckoutReason::InvalidUrl);
-    assert_eq!(
-        reason(&Claim::new("http://no-such-host.invalid/x")),
-        CheckoutReason::SourceUnreachable
-    );
-    let closed = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    assert_eq!(reason(&Claim::new("http://no-such-host.invalid/x")), CheckoutReason::SourceUnreachable);
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     assert_eq!(
         reason(&Claim::new(&format!("http://127.0.0.1:{closed}/x"))),
         CheckoutReason::SourceUnreachable
     );
-    assert_eq!(
-        reason(&Claim::new("ssh://git@127.0.0.1/x")),
-        CheckoutReason::InvalidCredentials
-    );
-    let server = GitServer::start(Rules {
-        redirect: Some("http://127.0.0.1:1".into()),
-        ..Rules::default()
-    });
-    assert_eq!(
-        reason(&Claim::new(&server.url("shop"))),
-        CheckoutReason::Redirected
-    );
+    assert_eq!(reason(&Claim::new("ssh://git@127.0.0.1/x")), CheckoutReason::InvalidCredentials);
+    let server = GitServer::start(Rules { redirect: Some("http://127.0.0.1:1".into()), ..Rules::default() });
+    assert_eq!(reason(&Claim::new(&server.url("shop"))), CheckoutReason::Redirected);
 }
 
 #[test]
 fn a_server_that_never_answers_ends_in_time() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut claim = Claim::new(&format!(
-        "http://127.0.0.1:{}/x",
-        silent.local_addr().unwrap().port()
-    ));
+    let mut claim = Claim::new(&format!("http://127.0.0.1:{}/x", silent.local_addr().unwrap().port()));
     claim.spec.timeout_seconds = 1;
     assert_eq!(reason(&claim), CheckoutReason::Timeout);
 }
@@ -194,10 +142,7 @@ fn secret(parts: &[(&str, &str)]) -> tempfile::TempDir {
 fn b121_a_password_reaches_its_server_and_nothing_else() {
     // dev:s3cret-pass-77
     let authorization = Some("ZGV2OnMzY3JldC1wYXNzLTc3".to_owned());
-    let server = GitServer::start(Rules {
-        authorization,
-        ..Rules::default()
-    });
+    let server = GitServer::start(Rules { authorization, ..Rules::default() });
     shop(&server);
     let mut claim = Claim::new(&server.url("shop"));
     assert_eq!(reason(&claim), CheckoutReason::AuthenticationFailed);
@@ -209,24 +154,13 @@ fn b121_a_password_reaches_its_server_and_nothing_else() {
     let right = secret(&[("username", "dev\n"), ("password", "s3cret-pass-77\n")]);
     claim.source().credentials = Some(right.path().to_str().unwrap().to_owned());
     let output = claim.output();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stdout)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     for text in [&output.stdout, &output.stderr] {
         assert!(!String::from_utf8_lossy(text).contains("s3cret"));
     }
-    let kept = std::process::Command::new("grep")
-        .args(["-rl", "s3cret"])
-        .arg(claim.path(""))
-        .output()
-        .unwrap();
-    assert!(
-        kept.stdout.is_empty(),
-        "{}",
-        String::from_utf8_lossy(&kept.stdout)
-    );
+    let kept =
+        std::process::Command::new("grep").args(["-rl", "s3cret"]).arg(claim.path("")).output().unwrap();
+    assert!(kept.stdout.is_empty(), "{}", String::from_utf8_lossy(&kept.stdout));
 }
 
 #[test]
@@ -257,10 +191,7 @@ fn a_folder_is_scanned_as_it_stands_and_not_written_to() {
 #[test]
 fn b071_submodules_are_checked_out_with_relative_urls_and_later_moved() {
     let authorization = Some("ZGV2OnMzY3JldC1wYXNzLTc3".to_owned());
-    let server = GitServer::start(Rules {
-        authorization,
-        ..Rules::default()
-    });
+    let server = GitServer::start(Rules { authorization, ..Rules::default() });
     let foreign = GitServer::start(Rules::default());
     let library = server.repository("lib");
     library.write("lib.txt", "one\n");
@@ -277,12 +208,7 @@ fn b071_submodules_are_checked_out_with_relative_urls_and_later_moved() {
         ),
     );
     let link = |path: &str, commit: &str| {
-        shop.git(&[
-            "update-index",
-            "--add",
-            "--cacheinfo",
-            &format!("160000,{commit},{path}"),
-        ])
+        shop.git(&["update-index", "--add", "--cacheinfo", &format!("160000,{commit},{path}")])
     };
     let commit = |message: &str| {
         shop.git(&["add", ".gitmodules"]);

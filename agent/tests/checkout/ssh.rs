@@ -25,11 +25,7 @@ impl Sshd {
             run(&["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", name], path);
         }
         std::fs::copy(path.join("client.pub"), path.join("authorized")).unwrap();
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         std::fs::create_dir_all("/run/sshd").unwrap();
         let config = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {0}/host\nAuthorizedKeysFile {0}/authorized\nPidFile none\n\
@@ -61,11 +57,8 @@ impl Sshd {
     }
 
     fn claim(&self, repository: &Repository, secret: &Path) -> Claim {
-        let mut claim = Claim::new(&format!(
-            "ssh://root@127.0.0.1:{}{}",
-            self.port,
-            repository.bare.display()
-        ));
+        let mut claim =
+            Claim::new(&format!("ssh://root@127.0.0.1:{}{}", self.port, repository.bare.display()));
         claim.source().credentials = Some(secret.to_str().unwrap().to_owned());
         claim
     }
@@ -89,26 +82,11 @@ fn a_key_fetches_and_the_host_key_is_checked() {
     let right = sshd.secret("client", "host");
     let claim = sshd.claim(&repository, right.path());
     let report = claim.checkout();
-    assert_eq!(
-        (report.tree.unwrap().commit, report.devcontainers.len()),
-        (commit, 1)
-    );
+    assert_eq!((report.tree.unwrap().commit, report.devcontainers.len()), (commit, 1));
 
-    let reason = |secret: &Path| {
-        sshd.claim(&repository, secret)
-            .try_checkout()
-            .error
-            .unwrap()
-            .reason
-    };
-    assert_eq!(
-        reason(sshd.secret("client", "stranger").path()),
-        CheckoutReason::HostKeyUnknown
-    );
-    assert_eq!(
-        reason(sshd.secret("stranger", "host").path()),
-        CheckoutReason::AuthenticationFailed
-    );
+    let reason = |secret: &Path| sshd.claim(&repository, secret).try_checkout().error.unwrap().reason;
+    assert_eq!(reason(sshd.secret("client", "stranger").path()), CheckoutReason::HostKeyUnknown);
+    assert_eq!(reason(sshd.secret("stranger", "host").path()), CheckoutReason::AuthenticationFailed);
     let without = sshd.secret("client", "host");
     std::fs::remove_file(without.path().join("known_hosts")).unwrap();
     assert_eq!(reason(without.path()), CheckoutReason::InvalidCredentials);

@@ -20,11 +20,7 @@ impl Setting {
         repository.push("one");
         let claim = Claim::new(&server.url("shop"));
         claim.checkout();
-        Self {
-            _server: server,
-            repository,
-            claim,
-        }
+        Self { _server: server, repository, claim }
     }
 
     fn advance(&self) -> String {
@@ -42,13 +38,8 @@ impl Setting {
     fn behind(&self, reason: BehindReason, text: &str) {
         let before = self.claim.git(&["rev-parse", "HEAD"]);
         let tree = self.claim.checkout().tree.unwrap();
-        let Some(behind) = tree.behind.clone() else {
-            panic!("it moved: {tree:?}")
-        };
-        assert_eq!(
-            (behind.reason, tree.moved, &tree.commit),
-            (reason, false, &before)
-        );
+        let Some(behind) = tree.behind.clone() else { panic!("it moved: {tree:?}") };
+        assert_eq!((behind.reason, tree.moved, &tree.commit), (reason, false, &before));
         assert!(behind.message.contains(text), "{}", behind.message);
     }
 }
@@ -107,9 +98,7 @@ fn local_commits_hold_it_on_whatever_branch() {
 #[test]
 fn a_rewritten_remote_is_followed_when_nothing_is_local() {
     let setting = Setting::new();
-    setting
-        .repository
-        .git(&["checkout", "--quiet", "--orphan", "fresh"]);
+    setting.repository.git(&["checkout", "--quiet", "--orphan", "fresh"]);
     setting.repository.git(&["branch", "-D", "main"]);
     setting.repository.git(&["branch", "-m", "main"]);
     let rewritten = setting.advance();
@@ -151,11 +140,7 @@ fn an_unreachable_remote_leaves_what_there_is() {
     let report = setting.claim.try_checkout();
     assert_eq!(report.error.unwrap().reason, CheckoutReason::SourceUnreachable);
     assert_eq!(
-        (
-            report.tree.unwrap().commit,
-            report.discovered,
-            report.devcontainers.len()
-        ),
+        (report.tree.unwrap().commit, report.discovered, report.devcontainers.len()),
         (commit, true, 1)
     );
 }
@@ -168,21 +153,11 @@ fn a_vanished_branch_vanishes_and_a_users_branch_stays() {
     setting.repository.git(&["checkout", "--quiet", "main"]);
     setting.claim.checkout();
     setting.claim.git(&["branch", "mine"]);
-    assert!(
-        setting
-            .claim
-            .git(&["branch", "--all"])
-            .contains("remotes/origin/short")
-    );
-    setting
-        .repository
-        .git(&["push", "--quiet", "origin", "--delete", "short"]);
+    assert!(setting.claim.git(&["branch", "--all"]).contains("remotes/origin/short"));
+    setting.repository.git(&["push", "--quiet", "origin", "--delete", "short"]);
     setting.claim.checkout();
     let branches = setting.claim.git(&["branch", "--all"]);
-    assert!(
-        !branches.contains("short") && branches.contains("mine"),
-        "{branches}"
-    );
+    assert!(!branches.contains("short") && branches.contains("mine"), "{branches}");
 }
 
 #[test]
@@ -192,13 +167,7 @@ fn what_belongs_to_nobody_is_swept() {
         std::fs::create_dir_all(setting.claim.path(folder)).unwrap();
     }
     assert!(setting.claim.checkout().swept.is_empty());
-    setting.claim.spec.living = Some(Living {
-        plans: vec![],
-        instances: vec!["alive".into()],
-    });
-    assert_eq!(
-        setting.claim.checkout().swept,
-        ["plans/old", "runs/old", "state/old"]
-    );
+    setting.claim.spec.living = Some(Living { plans: vec![], instances: vec!["alive".into()] });
+    assert_eq!(setting.claim.checkout().swept, ["plans/old", "runs/old", "state/old"]);
     assert!(setting.claim.path("runs/alive").exists());
 }

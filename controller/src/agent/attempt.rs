@@ -34,10 +34,7 @@ pub(super) struct Key {
 
 impl Key {
     pub(super) fn of(call: &StartCall) -> Self {
-        Self {
-            run_uid: call.run.uid.clone(),
-            attempt: call.attempt,
-        }
+        Self { run_uid: call.run.uid.clone(), attempt: call.attempt }
     }
 }
 
@@ -106,11 +103,7 @@ pub(super) async fn follow(
 
 /// Cancels an attempt, also one that never came to its agent.
 pub(super) async fn cancel(hub: Arc<Hub>, mut client: AgentClient<Channel>, key: Key) -> session::Done {
-    let request = CancelRequest {
-        epoch: hub.epoch(),
-        run_uid: key.run_uid.clone(),
-        attempt: key.attempt,
-    };
+    let request = CancelRequest { epoch: hub.epoch(), run_uid: key.run_uid.clone(), attempt: key.attempt };
     let answer = match timeout(CALL, client.cancel(request)).await {
         Err(_) => return session::Done::Cancel(key, Cancelled::Broken("no answer in time".to_owned())),
         Ok(Err(status)) => return session::Done::Cancel(key, Cancelled::Broken(said(&status))),
@@ -141,11 +134,7 @@ async fn start(hub: &Hub, client: &mut AgentClient<Channel>, call: &StartCall) -
         Ok(request) => request,
         Err(Unsent::Never(why)) => return Step::Fact(AttemptFact::Unsendable(why)),
         Err(Unsent::Now(why)) => {
-            tracing::warn!(
-                run = call.run.name,
-                error = why,
-                "a run's values can't be read yet"
-            );
+            tracing::warn!(run = call.run.name, error = why, "a run's values can't be read yet");
             return Step::Retry;
         }
     };
@@ -200,10 +189,9 @@ fn refused(refusal: &Refusal) -> Step {
         Reason::StaleEpoch => {
             Step::Broken("another controller leads: the agent has seen a higher epoch".to_owned())
         }
-        Reason::Unspecified => Step::Broken(format!(
-            "refused for an unknown reason: {}",
-            bounded(&refusal.message)
-        )),
+        Reason::Unspecified => {
+            Step::Broken(format!("refused for an unknown reason: {}", bounded(&refusal.message)))
+        }
     }
 }
 
@@ -211,11 +199,7 @@ fn refused(refusal: &Refusal) -> Step {
 fn learn(hub: &Hub, key: &Key, fact: AttemptFact) {
     let mut facts = hub.facts();
     // Under the lock: whoever drops a run's facts does so after the store knows of its end.
-    let run = hub
-        .stores
-        .tool_runs
-        .with_uid(&key.run_uid)
-        .filter(|run| is_open(run));
+    let run = hub.stores.tool_runs.with_uid(&key.run_uid).filter(|run| is_open(run));
     let Some(run) = run else {
         return;
     };

@@ -102,13 +102,9 @@ impl Credentials {
         let text = |name: &'static str| {
             let bytes = secret.data.as_ref().and_then(|d| d.get(name));
             let text = bytes.and_then(|b| String::from_utf8(b.0.clone()).ok());
-            text.filter(|t| !t.is_empty())
-                .ok_or(CredentialsError::Incomplete(name))
+            text.filter(|t| !t.is_empty()).ok_or(CredentialsError::Incomplete(name))
         };
-        Ok(Self {
-            certificate: text(CERTIFICATE)?,
-            key: KeyPair::from_pem(&text(KEY)?)?,
-        })
+        Ok(Self { certificate: text(CERTIFICATE)?, key: KeyPair::from_pem(&text(KEY)?)? })
     }
 
     fn secret(&self, namespace: &str) -> Secret {
@@ -117,10 +113,7 @@ impl Credentials {
             metadata: ObjectMeta {
                 name: Some(NAME.to_owned()),
                 namespace: Some(namespace.to_owned()),
-                labels: Some(BTreeMap::from([(
-                    label::MANAGED_BY.to_owned(),
-                    label::MANAGER.to_owned(),
-                )])),
+                labels: Some(BTreeMap::from([(label::MANAGED_BY.to_owned(), label::MANAGER.to_owned())])),
                 ..ObjectMeta::default()
             },
             data: Some(BTreeMap::from([
@@ -150,9 +143,7 @@ fn name(common: &str) -> DistinguishedName {
 }
 
 async fn bounded<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, CredentialsError> {
-    let answer = timeout(DEADLINE, call)
-        .await
-        .map_err(|_| CredentialsError::Deadline)?;
+    let answer = timeout(DEADLINE, call).await.map_err(|_| CredentialsError::Deadline)?;
     answer.map_err(CredentialsError::Api)
 }
 
@@ -166,9 +157,6 @@ mod tests {
         let read = Credentials::read(&made.secret("ns")).unwrap();
         assert_eq!(read.certificate(), made.certificate());
         assert!(read.client().is_ok());
-        assert!(matches!(
-            Credentials::read(&Secret::default()),
-            Err(CredentialsError::Incomplete("ca.crt"))
-        ));
+        assert!(matches!(Credentials::read(&Secret::default()), Err(CredentialsError::Incomplete("ca.crt"))));
     }
 }

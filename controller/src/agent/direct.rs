@@ -104,12 +104,10 @@ impl Direct {
         let tcp = tcp.map_err(|_| DirectError::Silent(address))?;
         let tcp = tcp.map_err(|source| DirectError::Unreachable { address, source })?;
         // Without it a small frame would wait for the answer to the one before.
-        tcp.set_nodelay(true)
-            .map_err(|source| DirectError::Unreachable { address, source })?;
-        let config = self.config(fingerprint).map_err(|error| DirectError::Tls {
-            address,
-            source: std::io::Error::other(error),
-        })?;
+        tcp.set_nodelay(true).map_err(|source| DirectError::Unreachable { address, source })?;
+        let config = self
+            .config(fingerprint)
+            .map_err(|error| DirectError::Tls { address, source: std::io::Error::other(error) })?;
         let name = ServerName::IpAddress(address.ip().into());
         let handshake = TlsConnector::from(Arc::new(config)).connect(name, tcp);
         match timeout(CONNECT, handshake).await {
@@ -121,10 +119,7 @@ impl Direct {
     }
 
     fn config(&self, fingerprint: &str) -> Result<ClientConfig, rustls::Error> {
-        let verifier = Pinned {
-            fingerprint: fingerprint.to_owned(),
-            provider: self.provider.clone(),
-        };
+        let verifier = Pinned { fingerprint: fingerprint.to_owned(), provider: self.provider.clone() };
         let mut config = ClientConfig::builder_with_provider(self.provider.clone())
             .with_safe_default_protocol_versions()?
             .dangerous()
@@ -142,9 +137,7 @@ fn is_other_certificate(error: &std::io::Error) -> bool {
     let inner = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>());
     matches!(
         inner,
-        Some(rustls::Error::InvalidCertificate(
-            rustls::CertificateError::ApplicationVerificationFailure
-        ))
+        Some(rustls::Error::InvalidCertificate(rustls::CertificateError::ApplicationVerificationFailure))
     )
 }
 
@@ -192,16 +185,11 @@ impl ServerCertVerifier for Pinned {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
 /// SHA-256 of a certificate, in lower-case hex.
 fn fingerprint(certificate: &CertificateDer<'_>) -> String {
-    Sha256::digest(certificate.as_ref())
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect()
+    Sha256::digest(certificate.as_ref()).iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -27,16 +27,8 @@ pub(super) enum ExecFailure {
 pub(super) async fn identity(client: &Client, pod: &PodRef) -> Result<Identity, ExecFailure> {
     let command = [AGENT_PATH, "identity", "--timeout", "8"];
     let deadlines = Deadlines::default();
-    let line = exec_output(
-        client,
-        &pod.namespace,
-        &pod.name,
-        MAIN_CONTAINER,
-        &command,
-        LINE,
-        deadlines,
-    )
-    .await?;
+    let line =
+        exec_output(client, &pod.namespace, &pod.name, MAIN_CONTAINER, &command, LINE, deadlines).await?;
     let identity: Identity = serde_json::from_slice(&line).map_err(ExecFailure::Identity)?;
     let hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
     if identity.fingerprint.len() == 64 && identity.fingerprint.chars().all(hex) {
@@ -51,13 +43,5 @@ pub(super) async fn channel(client: &Client, pod: &PodRef) -> Result<Channel, Ex
     let command = [AGENT_PATH, "session"];
     let deadlines = Deadlines::default();
     let (namespace, name) = (&pod.namespace, &pod.name);
-    Ok(exec_channel(
-        client.clone(),
-        namespace,
-        name,
-        MAIN_CONTAINER,
-        &command,
-        deadlines,
-    )
-    .await?)
+    Ok(exec_channel(client.clone(), namespace, name, MAIN_CONTAINER, &command, deadlines).await?)
 }

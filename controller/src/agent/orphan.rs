@@ -27,11 +27,7 @@ pub(super) fn follow(hub: &Arc<Hub>, change: &Change<ToolRun>) {
     if let Some(run) = now.filter(|run| !is_open(run)) {
         hub.facts().forget_run(&run.uid().unwrap_or_default());
     }
-    let Some(old) = change
-        .old
-        .as_ref()
-        .filter(|old| now.and_then(|n| n.uid()) != old.uid())
-    else {
+    let Some(old) = change.old.as_ref().filter(|old| now.and_then(|n| n.uid()) != old.uid()) else {
         return;
     };
     let uid = old.uid().unwrap_or_default();
@@ -56,11 +52,7 @@ pub(super) fn follow(hub: &Arc<Hub>, change: &Change<ToolRun>) {
             && there.and_then(|t| t.uid()).as_ref() != Some(&uid)
         {
             tracing::info!(run = %reference, "the run's object is gone: its attempt is cancelled");
-            hub.call(AgentCall::Cancel {
-                pod,
-                run_uid: uid,
-                attempt,
-            });
+            hub.call(AgentCall::Cancel { pod, run_uid: uid, attempt });
         }
     });
 }
@@ -87,10 +79,7 @@ pub(super) fn check(hub: &Arc<Hub>, pod: &PodRef, attempts: &[AttemptState]) {
             return;
         };
         for attempt in unknown.iter().filter(|a| !there.contains(&a.run_uid)) {
-            tracing::info!(
-                uid = attempt.run_uid,
-                "the run's object is gone: its attempt is cancelled"
-            );
+            tracing::info!(uid = attempt.run_uid, "the run's object is gone: its attempt is cancelled");
             cancel(&hub, &pod, attempt);
         }
     });

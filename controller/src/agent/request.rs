@@ -20,11 +20,7 @@ pub(super) enum Unsent {
 /// Makes the request; `epoch` is the fencing epoch.
 pub(super) async fn request(client: &Client, call: &StartCall, epoch: u64) -> Result<StartRequest, Unsent> {
     let mut env = Vec::with_capacity(call.env.len());
-    let mut values = Values {
-        client,
-        namespace: &call.run.namespace,
-        secrets: Vec::new(),
-    };
+    let mut values = Values { client, namespace: &call.run.namespace, secrets: Vec::new() };
     for variable in &call.env {
         values.read(variable, &mut env).await?;
     }
@@ -38,11 +34,7 @@ pub(super) async fn request(client: &Client, call: &StartCall, epoch: u64) -> Re
             (start_request::What::Script(text.clone().into_bytes()), args)
         }
     };
-    let streams = if call.combined {
-        Streams::Combined
-    } else {
-        Streams::Separate
-    };
+    let streams = if call.combined { Streams::Combined } else { Streams::Separate };
     Ok(StartRequest {
         epoch,
         run_uid: call.run.uid.clone(),
@@ -73,32 +65,31 @@ struct Values<'a> {
 impl Values<'_> {
     async fn read(&mut self, variable: &Variable, env: &mut Vec<EnvironmentVariable>) -> Result<(), Unsent> {
         let name = variable.name.clone();
-        let value = match &variable.value {
-            VariableValue::Literal(value) => value.clone().into_bytes(),
-            VariableValue::Secret(key) => {
-                let secret = self.secret(&key.name).await?;
-                let found = secret.data.as_ref().and_then(|d| d.get(&key.key));
-                found
-                    .map(|v| v.0.clone())
-                    .ok_or_else(|| missing("Secret", &key.name, &key.key))?
-            }
-            VariableValue::ConfigMap(key) => {
-                let map = self.config_map(&key.name).await?;
-                let found = map.data.as_ref().and_then(|d| d.get(&key.key));
-                found
-                    .map(|v| v.clone().into_bytes())
-                    .ok_or_else(|| missing("ConfigMap", &key.name, &key.key))?
-            }
-            VariableValue::WholeSecret(secret) => {
-                let secret = self.secret(secret).await?;
-                let all = secret.data.iter().flatten().filter(|(name, _)| is_variable(name));
-                env.extend(all.map(|(name, value)| EnvironmentVariable {
-                    name: name.clone(),
-                    value: value.0.clone(),
-                }));
-                return Ok(());
-            }
-        };
+        let value =
+            match &variable.value {
+                VariableValue::Literal(value) => value.clone().into_bytes(),
+                VariableValue::Secret(key) => {
+                    let secret = self.secret(&key.name).await?;
+                    let found = secret.data.as_ref().and_then(|d| d.get(&key.key));
+                    found.map(|v| v.0.clone()).ok_or_else(|| missing("Secret", &key.name, &key.key))?
+                }
+                VariableValue::ConfigMap(key) => {
+                    let map = self.config_map(&key.name).await?;
+                    let found = map.data.as_ref().and_then(|d| d.get(&key.key));
+                    found
+                        .map(|v| v.clone().into_bytes())
+                        .ok_or_else(|| missing("ConfigMap", &key.name, &key.key))?
+                }
+                VariableValue::WholeSecret(secret) => {
+                    let secret = self.secret(secret).await?;
+                    let all = secret.data.iter().flatten().filter(|(name, _)| is_variable(name));
+                    env.extend(all.map(|(name, value)| EnvironmentVariable {
+                        name: name.clone(),
+                        value: value.0.clone(),
+                    }));
+                    return Ok(());
+                }
+            };
         env.push(EnvironmentVariable { name, value });
         Ok(())
     }
@@ -126,9 +117,9 @@ fn found<T>(kind: &str, name: &str, answer: Answer<T>) -> Result<T, Unsent> {
     match answer {
         Ok(Ok(Some(object))) => Ok(object),
         Ok(Ok(None)) => Err(Unsent::Never(format!("the {kind} {name} isn't there"))),
-        Ok(Err(kube::Error::Api(status))) if status.code == 403 => Err(Unsent::Never(format!(
-            "the controller may not read the {kind} {name}"
-        ))),
+        Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
+            Err(Unsent::Never(format!("the controller may not read the {kind} {name}")))
+        }
         Ok(Err(error)) => Err(Unsent::Now(error.to_string())),
         Err(_) => Err(Unsent::Now(format!("the {kind} {name}: no answer in time"))),
     }

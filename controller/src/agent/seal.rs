@@ -20,18 +20,12 @@ pub(super) async fn seal(
     pod: PodRef,
     boot_id: String,
 ) -> Done {
-    let request = SealRequest {
-        epoch: hub.epoch(),
-        boot_id,
-    };
+    let request = SealRequest { epoch: hub.epoch(), boot_id };
     let Ok(Ok(answer)) = timeout(CALL, client.seal(request)).await else {
         return Done::Sealed(false);
     };
     let answer = answer.into_inner();
-    let refused = answer
-        .refusal
-        .as_ref()
-        .map(drydock_protocol::agent::Refusal::reason);
+    let refused = answer.refusal.as_ref().map(drydock_protocol::agent::Refusal::reason);
     let fact = match refused {
         None if answer.sealed => SealFact::Sealed,
         Some(Reason::RunsActive) => SealFact::RunsActive { at: Timestamp::now() },
@@ -48,10 +42,7 @@ pub(super) async fn unseal(
     pod: PodRef,
     boot_id: String,
 ) -> Done {
-    let request = UnsealRequest {
-        epoch: hub.epoch(),
-        boot_id,
-    };
+    let request = UnsealRequest { epoch: hub.epoch(), boot_id };
     match timeout(CALL, client.unseal(request)).await {
         Ok(Ok(answer)) if answer.get_ref().refusal.is_none() => {
             learn(&hub, &pod, |facts| facts.seal = SealFact::Open);

@@ -148,14 +148,7 @@ struct Run {
 }
 
 async fn run(hub: Arc<Hub>, pod: PodRef, wanted: Arc<Wanted>) {
-    let mut run = Run {
-        hub,
-        pod,
-        wanted,
-        active: HashMap::new(),
-        fingerprint: None,
-        port: None,
-    };
+    let mut run = Run { hub, pod, wanted, active: HashMap::new(), fingerprint: None, port: None };
     let mut backoff = FIRST_BACKOFF;
     loop {
         while run.active.is_empty() && run.wanted.asked().is_empty() {
@@ -193,20 +186,14 @@ impl Run {
             self.fingerprint.clone_from(&connection.fingerprint);
             self.port = connection.port;
         }
-        let request = HelloRequest {
-            epoch: self.hub.epoch(),
-        };
+        let request = HelloRequest { epoch: self.hub.epoch() };
         let hello = timeout(CALL, connection.client.hello(request)).await;
         let hello = hello.map_err(|_| "no hello in time".to_owned())?;
         let hello = hello.map_err(|status| said(&status))?.into_inner();
         if hello.refusal.is_some() {
             return Err("another controller leads: the agent has seen a higher epoch".to_owned());
         }
-        tracing::debug!(
-            pod = self.pod.name,
-            transport = connection.transport,
-            "an agent is reached"
-        );
+        tracing::debug!(pod = self.pod.name, transport = connection.transport, "an agent is reached");
         self.greeted(hello, connection.fingerprint.clone());
         Ok(connection)
     }
@@ -222,12 +209,7 @@ impl Run {
             version: bounded(&hello.agent_version),
             boot_id: hello.boot_id,
             fingerprint: fingerprint.or_else(|| self.fingerprint.clone()),
-            executables: hello
-                .executables
-                .iter()
-                .take(EXECUTABLES)
-                .map(|e| bounded(e))
-                .collect(),
+            executables: hello.executables.iter().take(EXECUTABLES).map(|e| bounded(e)).collect(),
         };
         self.learn(|facts| {
             let same_boot = facts.hello.as_ref().is_some_and(|h| h.boot_id == fact.boot_id);
@@ -260,12 +242,7 @@ impl Run {
     async fn serve(&mut self, client: AgentClient<Channel>) -> Option<String> {
         let mut work = JoinSet::new();
         for (key, call) in &self.active {
-            work.spawn(attempt::follow(
-                self.hub.clone(),
-                client.clone(),
-                key.clone(),
-                call.clone(),
-            ));
+            work.spawn(attempt::follow(self.hub.clone(), client.clone(), key.clone(), call.clone()));
         }
         loop {
             self.begin(&client, &mut work);
@@ -306,20 +283,10 @@ impl Run {
             work.spawn(attempt::cancel(self.hub.clone(), client.clone(), key));
         }
         if let Some(boot_id) = asked.seal.take() {
-            work.spawn(seal::seal(
-                self.hub.clone(),
-                client.clone(),
-                self.pod.clone(),
-                boot_id,
-            ));
+            work.spawn(seal::seal(self.hub.clone(), client.clone(), self.pod.clone(), boot_id));
         }
         if let Some(boot_id) = asked.unseal.take() {
-            work.spawn(seal::unseal(
-                self.hub.clone(),
-                client.clone(),
-                self.pod.clone(),
-                boot_id,
-            ));
+            work.spawn(seal::unseal(self.hub.clone(), client.clone(), self.pod.clone(), boot_id));
         }
     }
 
@@ -356,17 +323,10 @@ impl Run {
 
     fn address(&self) -> Address {
         let pod = self.hub.stores.pods.get(&self.pod.namespace, &self.pod.name);
-        let ip = pod
-            .as_ref()
-            .and_then(|p| p.status.as_ref()?.pod_ip.as_deref()?.parse::<IpAddr>().ok());
+        let ip = pod.as_ref().and_then(|p| p.status.as_ref()?.pod_ip.as_deref()?.parse::<IpAddr>().ok());
         let pinned = || {
-            let owner = pod
-                .as_ref()?
-                .owner_references()
-                .iter()
-                .find(|o| o.controller == Some(true))?
-                .uid
-                .clone();
+            let owner =
+                pod.as_ref()?.owner_references().iter().find(|o| o.controller == Some(true))?.uid.clone();
             let status = instance_status(&self.hub, &owner)?;
             let same = status.pod_uid.as_deref() == Some(self.pod.uid.as_str());
             status.agent.filter(|_| same)?.fingerprint
@@ -375,9 +335,7 @@ impl Run {
             pod: self.pod.clone(),
             ip,
             fingerprint: self.fingerprint.clone().or_else(pinned),
-            port: self
-                .port
-                .unwrap_or_else(|| self.hub.port.load(std::sync::atomic::Ordering::SeqCst)),
+            port: self.port.unwrap_or_else(|| self.hub.port.load(std::sync::atomic::Ordering::SeqCst)),
         }
     }
 
@@ -388,16 +346,8 @@ impl Run {
 
 fn instance_status(hub: &Hub, uid: &str) -> Option<InstanceStatus> {
     let stores = &hub.stores;
-    let devcontainer = stores
-        .devcontainer_instances
-        .with_uid(uid)
-        .and_then(|i| i.status.clone());
-    devcontainer.or_else(|| {
-        stores
-            .container_instances
-            .with_uid(uid)
-            .and_then(|i| i.status.clone())
-    })
+    let devcontainer = stores.devcontainer_instances.with_uid(uid).and_then(|i| i.status.clone());
+    devcontainer.or_else(|| stores.container_instances.with_uid(uid).and_then(|i| i.status.clone()))
 }
 
 pub(super) fn learn(hub: &Hub, pod: &PodRef, change: impl FnOnce(&mut domain::agent::AgentFacts)) {
@@ -420,8 +370,5 @@ pub(super) fn said(status: &tonic::Status) -> String {
 /// A text of an agent: short, and without control characters.
 pub(super) fn bounded(text: &str) -> String {
     let end = text.floor_char_boundary(TEXT);
-    text[..end]
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
+    text[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -82,12 +82,7 @@ impl Dialer {
         credentials: &Credentials,
         transport: Transport,
     ) -> Result<Self, CredentialsError> {
-        Ok(Self {
-            kube,
-            direct: Direct::new(credentials)?,
-            transport,
-            failures: AtomicU32::new(0),
-        })
+        Ok(Self { kube, direct: Direct::new(credentials)?, transport, failures: AtomicU32::new(0) })
     }
 
     /// Opens a channel, within a bound.
@@ -108,11 +103,7 @@ impl Dialer {
                         self.failures.fetch_add(1, Ordering::Relaxed);
                     }
                     let error = crate::reconcile::chain(&error);
-                    tracing::debug!(
-                        pod = address.pod.name,
-                        error,
-                        "not reached directly: trying pods/exec"
-                    );
+                    tracing::debug!(pod = address.pod.name, error, "not reached directly: trying pods/exec");
                     self.exec(address).await
                 }
             },
@@ -125,10 +116,7 @@ impl Dialer {
         if failures < DIRECT_FAILURES {
             return false;
         }
-        !self
-            .failures
-            .fetch_add(1, Ordering::Relaxed)
-            .is_multiple_of(DIRECT_RETRY)
+        !self.failures.fetch_add(1, Ordering::Relaxed).is_multiple_of(DIRECT_RETRY)
     }
 
     async fn direct(&self, address: &Address) -> Result<Connection, DialError> {
@@ -156,12 +144,7 @@ fn connection(channel: Channel, fingerprint: Option<String>, port: Option<u16>) 
     let client = AgentClient::new(channel)
         .max_decoding_message_size(limits::MESSAGE)
         .max_encoding_message_size(limits::MESSAGE);
-    Connection {
-        client,
-        transport: if fingerprint.is_some() { "direct" } else { "exec" },
-        fingerprint,
-        port,
-    }
+    Connection { client, transport: if fingerprint.is_some() { "direct" } else { "exec" }, fingerprint, port }
 }
 
 /// How long a dial may take on each step.

@@ -45,15 +45,10 @@ fn measure(metrics: &Metrics, seen: &mut HashMap<String, Instant>, change: &Chan
     {
         return;
     }
-    metrics
-        .outcomes
-        .get_or_create(&vec![("outcome", ended.to_string())])
-        .inc();
+    metrics.outcomes.get_or_create(&vec![("outcome", ended.to_string())]).inc();
     let record = run.status.as_ref().and_then(|s| s.container.as_ref());
     if let (Some(since), Some(tool)) = (since, record.and_then(|r| r.exec_time_ms)) {
         let tool = std::time::Duration::from_millis(u64::try_from(tool).unwrap_or(0));
-        metrics
-            .overhead
-            .observe(since.elapsed().saturating_sub(tool).as_secs_f64());
+        metrics.overhead.observe(since.elapsed().saturating_sub(tool).as_secs_f64());
     }
 }

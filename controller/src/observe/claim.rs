@@ -26,11 +26,7 @@ impl Kind for RetainedClaims {
         let annotations = claim.metadata.annotations.as_ref();
         let workspace = annotations.and_then(|a| a.get(label::WORKSPACE_UID));
         let workspace_alive = workspace.is_some_and(|uid| context.stores.workspaces.with_uid(uid).is_some());
-        Ok(Observed {
-            workspace_alive,
-            claim: Arc::unwrap_or_clone(claim),
-            now: context.now(),
-        })
+        Ok(Observed { workspace_alive, claim: Arc::unwrap_or_clone(claim), now: context.now() })
     }
 
     fn decide(observed: &Observed) -> Decision<()> {
@@ -47,9 +43,7 @@ impl Kind for RetainedClaims {
                 return Vec::new();
             };
             let of = &change.reference.namespace;
-            let claims = stores
-                .claims
-                .find(index_name::WORKSPACE_UID, of, uid(&gone.metadata));
+            let claims = stores.claims.find(index_name::WORKSPACE_UID, of, uid(&gone.metadata));
             claims.iter().map(|c| ObjectRef::of(c.as_ref())).collect()
         });
     }

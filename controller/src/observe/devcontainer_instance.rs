@@ -34,18 +34,8 @@ impl Kind for DevcontainerInstances {
         let (workspaces, claims) = instance::mounted(stores, of, &object.spec.instance);
         let name = &object.spec.workspace_ref.name;
         let workspace = instance::workspace_fact(stores, of, name);
-        let files = files(
-            stores,
-            of,
-            name,
-            workspace.devcontainers.iter().map(|d| d.config_path.as_str()),
-        );
-        let source = Source {
-            workspace,
-            files,
-            workspaces,
-            claims,
-        };
+        let files = files(stores, of, name, workspace.devcontainers.iter().map(|d| d.config_path.as_str()));
+        let source = Source { workspace, files, workspaces, claims };
         let acceptance = acceptance(uid(&object.metadata), &object.spec, &source);
         let instance = Instance {
             kind: InstanceKind::DevcontainerInstance,
@@ -70,17 +60,12 @@ impl Kind for DevcontainerInstances {
     fn watches(watches: &mut Watches<'_>) {
         instance::watch::<DevcontainerInstance>(watches, InstanceKind::DevcontainerInstance);
         watches.on::<ConfigMap>(|change, stores| {
-            let owners = change
-                .both()
-                .flat_map(|m| m.metadata.owner_references.iter().flatten());
+            let owners = change.both().flat_map(|m| m.metadata.owner_references.iter().flatten());
             let workspaces = owners.filter_map(|o| stores.workspaces.with_uid(&o.uid));
             let names = workspaces.filter_map(|w| w.metadata.name.clone());
             let of = &change.reference.namespace;
-            let instances = names.flat_map(|name| {
-                stores
-                    .devcontainer_instances
-                    .find(index_name::WORKSPACE, of, &name)
-            });
+            let instances =
+                names.flat_map(|name| stores.devcontainer_instances.find(index_name::WORKSPACE, of, &name));
             instances.map(|i| ObjectRef::of(i.as_ref())).collect()
         });
     }
@@ -96,15 +81,10 @@ fn files<'a>(
     let Some(workspace) = stores.workspaces.get(of, workspace) else {
         return BTreeMap::new();
     };
-    let Some(map) = stores
-        .config_maps
-        .get(of, &configurations::name_of(uid(&workspace.metadata)))
-    else {
+    let Some(map) = stores.config_maps.get(of, &configurations::name_of(uid(&workspace.metadata))) else {
         return BTreeMap::new();
     };
     let data = map.data.as_ref();
     let text = |path: &str| data.and_then(|d| d.get(&configurations::key_of(path))).cloned();
-    paths
-        .filter_map(|path| Some((path.to_owned(), text(path)?)))
-        .collect()
+    paths.filter_map(|path| Some((path.to_owned(), text(path)?))).collect()
 }

@@ -32,10 +32,7 @@ impl Kind for ExecutionEnvironments {
         let scope = &environment.spec.scope;
         let plan = scope.plan_ref.as_ref().map(|p| stores.plans.get(of, &p.name));
         let named = scope.project_ref.clone();
-        let of_plan = plan
-            .as_ref()
-            .and_then(|p| p.as_ref())
-            .and_then(|p| p.spec.project_ref.clone());
+        let of_plan = plan.as_ref().and_then(|p| p.as_ref()).and_then(|p| p.spec.project_ref.clone());
         let project_ref = named.or(of_plan);
         let project = project_ref.as_ref().map(|p| stores.projects.get(of, &p.name));
         let scope_exists =
@@ -59,23 +56,15 @@ impl Kind for ExecutionEnvironments {
 
     fn watches(watches: &mut Watches<'_>) {
         watches.on::<ExecutionEnvironment>(|change, stores| {
-            let all = stores
-                .execution_environments
-                .in_namespace(&change.reference.namespace);
+            let all = stores.execution_environments.in_namespace(&change.reference.namespace);
             let same = |e: &Arc<ExecutionEnvironment>| change.both().any(|c| c.spec.scope == e.spec.scope);
-            let others = all
-                .iter()
-                .filter(|e| same(e) && ObjectRef::of(e.as_ref()) != change.reference);
+            let others = all.iter().filter(|e| same(e) && ObjectRef::of(e.as_ref()) != change.reference);
             others.map(|e| ObjectRef::of(e.as_ref())).collect()
         });
         watches.on::<Project>(in_namespace);
         watches.on::<Plan>(|change, stores| {
             let came_or_went = change.old.is_some() != change.new.is_some();
-            if came_or_went {
-                in_namespace(change, stores)
-            } else {
-                Vec::new()
-            }
+            if came_or_went { in_namespace(change, stores) } else { Vec::new() }
         });
         watches.on::<DevcontainerInstance>(|change, stores| {
             let state = |i: &Arc<DevcontainerInstance>| state_of(i.status.as_ref());
@@ -99,17 +88,13 @@ fn state_of(status: Option<&InstanceStatus>) -> Option<drydock_crds::Provisionin
 }
 
 fn in_namespace<K: Stored>(change: &Change<K>, stores: &Stores) -> Vec<ObjectRef> {
-    let all = stores
-        .execution_environments
-        .in_namespace(&change.reference.namespace);
+    let all = stores.execution_environments.in_namespace(&change.reference.namespace);
     all.iter().map(|e| ObjectRef::of(e.as_ref())).collect()
 }
 
 fn that_name(kind: InstanceKind, instance: &ObjectRef, stores: &Stores) -> Vec<ObjectRef> {
     let key = format!("{kind}/{}", instance.name);
-    let found = stores
-        .execution_environments
-        .find(index_name::NAMED, &instance.namespace, &key);
+    let found = stores.execution_environments.find(index_name::NAMED, &instance.namespace, &key);
     found.iter().map(|e| ObjectRef::of(e.as_ref())).collect()
 }
 
@@ -123,18 +108,12 @@ fn target(
     let (reference, facts, status) = if let Some(LocalRef { name }) = &spec.devcontainer_instance_ref {
         let found = stores.devcontainer_instances.get(of, name);
         let facts = found.as_ref().map(|i| InstanceFacts::from(i.as_ref()));
-        let reference = InstanceRef {
-            kind: InstanceKind::DevcontainerInstance,
-            name: name.clone(),
-        };
+        let reference = InstanceRef { kind: InstanceKind::DevcontainerInstance, name: name.clone() };
         (reference, facts, found.and_then(|i| i.status.clone()))
     } else if let Some(LocalRef { name }) = &spec.container_instance_ref {
         let found = stores.container_instances.get(of, name);
         let facts = found.as_ref().map(|i| InstanceFacts::from(i.as_ref()));
-        let reference = InstanceRef {
-            kind: InstanceKind::ContainerInstance,
-            name: name.clone(),
-        };
+        let reference = InstanceRef { kind: InstanceKind::ContainerInstance, name: name.clone() };
         (reference, facts, found.and_then(|i| i.status.clone()))
     } else {
         return TargetFact::Open;
@@ -152,10 +131,7 @@ fn target(
 /// The environment of the same scope and priority that goes before this one: the older, then the first by name.
 fn rival(stores: &Stores, of: &str, environment: &ExecutionEnvironment) -> Option<String> {
     let age = |e: &ExecutionEnvironment| {
-        (
-            e.metadata.creation_timestamp.as_ref().map(|t| t.0),
-            name(&e.metadata).to_owned(),
-        )
+        (e.metadata.creation_timestamp.as_ref().map(|t| t.0), name(&e.metadata).to_owned())
     };
     let own = age(environment);
     let all = stores.execution_environments.in_namespace(of);

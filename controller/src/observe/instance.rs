@@ -43,12 +43,7 @@ pub(super) struct Instance<'a> {
 pub(super) fn observe(instance: &Instance<'_>, acceptance: Acceptance, context: &Context) -> Observed {
     let stores = &context.stores;
     let (meta, of) = (instance.meta, namespace(instance.meta));
-    let pods: Vec<PodFact> = stores
-        .pods
-        .owned_by(uid(meta))
-        .iter()
-        .filter_map(|p| PodFact::of(p))
-        .collect();
+    let pods: Vec<PodFact> = stores.pods.owned_by(uid(meta)).iter().filter_map(|p| PodFact::of(p)).collect();
     let agent = present(&pods, instance.status)
         .map_or_else(AgentFacts::default, |p| context.agents.agent(&p.pod.uid));
     let pod_name = name::child(uid(meta), Role::Environment);
@@ -62,10 +57,7 @@ pub(super) fn observe(instance: &Instance<'_>, acceptance: Acceptance, context: 
         pods,
         conflict: foreign
             .then(|| format!("Pod {pod_name} is there already and isn't ours: delete or rename it")),
-        volumes: claims
-            .iter()
-            .filter_map(|c| c.metadata.name.clone())
-            .collect::<BTreeSet<_>>(),
+        volumes: claims.iter().filter_map(|c| c.metadata.name.clone()).collect::<BTreeSet<_>>(),
         demand: demand(stores, of, instance.kind, super::name(meta)),
         agent,
         settings: settings(context, meta),
@@ -83,10 +75,7 @@ fn present<'a>(pods: &'a [PodFact], status: Option<&InstanceStatus>) -> Option<&
 
 fn identity(instance: &Instance<'_>, stores: &Stores) -> Identity {
     let meta = instance.meta;
-    let workspace = instance
-        .workspace
-        .as_ref()
-        .and_then(|w| stores.workspaces.get(namespace(meta), w));
+    let workspace = instance.workspace.as_ref().and_then(|w| stores.workspaces.get(namespace(meta), w));
     Identity {
         kind: instance.kind,
         namespace: namespace(meta).to_owned(),
@@ -94,10 +83,7 @@ fn identity(instance: &Instance<'_>, stores: &Stores) -> Identity {
         uid: uid(meta).to_owned(),
         generation: meta.generation.unwrap_or_default(),
         annotations: meta.annotations.clone().unwrap_or_default(),
-        created: meta
-            .creation_timestamp
-            .as_ref()
-            .map_or(jiff::Timestamp::UNIX_EPOCH, |t| t.0),
+        created: meta.creation_timestamp.as_ref().map_or(jiff::Timestamp::UNIX_EPOCH, |t| t.0),
         deleting: meta.deletion_timestamp.is_some(),
         owner: instance.owner.clone(),
         role: role_of(meta.labels.as_ref()),
@@ -121,33 +107,18 @@ fn demand(stores: &Stores, of: &str, kind: InstanceKind, name: &str) -> Demand {
             demand.waiting += 1;
         }
     }
-    let finished = |run: &Arc<ToolRun>| {
-        run.status
-            .as_ref()
-            .and_then(|s| s.finished_at.as_ref())
-            .map(|t| t.0)
-    };
-    demand.last_finished = view
-        .find(index_name::TARGET, of, &key)
-        .iter()
-        .filter_map(finished)
-        .max();
+    let finished = |run: &Arc<ToolRun>| run.status.as_ref().and_then(|s| s.finished_at.as_ref()).map(|t| t.0);
+    demand.last_finished = view.find(index_name::TARGET, of, &key).iter().filter_map(finished).max();
     demand
 }
 
 /// What is known of a workspace.
 pub(super) fn workspace_fact(stores: &Stores, of: &str, name: &str) -> WorkspaceFact {
     let Some(workspace) = stores.workspaces.get(of, name) else {
-        return WorkspaceFact {
-            name: name.to_owned(),
-            ..WorkspaceFact::default()
-        };
+        return WorkspaceFact { name: name.to_owned(), ..WorkspaceFact::default() };
     };
     let status = workspace.status.clone().unwrap_or_default();
-    let claim = status
-        .claim_name
-        .as_deref()
-        .and_then(|c| stores.claims.get(of, c));
+    let claim = status.claim_name.as_deref().and_then(|c| stores.claims.get(of, c));
     let borrowed = workspace.spec.source.persistent_volume_claim.as_ref();
     WorkspaceFact {
         name: name.to_owned(),
@@ -167,11 +138,7 @@ pub(super) fn workspace_fact(stores: &Stores, of: &str, name: &str) -> Workspace
 
 /// A claim as pods share it.
 pub(super) fn shared_claim(claim: &PersistentVolumeClaim) -> Option<SharedClaim> {
-    let modes = claim
-        .spec
-        .as_ref()
-        .and_then(|s| s.access_modes.clone())
-        .unwrap_or_default();
+    let modes = claim.spec.as_ref().and_then(|s| s.access_modes.clone()).unwrap_or_default();
     let many = modes.iter().any(|m| m == "ReadWriteMany" || m == "ReadOnlyMany");
     Some(SharedClaim {
         name: claim.metadata.name.clone()?,
@@ -187,23 +154,12 @@ pub(super) fn mounted(
     spec: &InstanceSpec,
 ) -> (BTreeMap<String, WorkspaceFact>, BTreeMap<String, ClaimFact>) {
     let workspaces = spec.mounts.iter().filter_map(|m| m.workspace_ref.as_ref());
-    let workspaces = workspaces
-        .map(|r| (r.name.clone(), workspace_fact(stores, of, &r.name)))
-        .collect();
-    let named = spec
-        .mounts
-        .iter()
-        .filter_map(|m| m.persistent_volume_claim.as_ref());
+    let workspaces = workspaces.map(|r| (r.name.clone(), workspace_fact(stores, of, &r.name))).collect();
+    let named = spec.mounts.iter().filter_map(|m| m.persistent_volume_claim.as_ref());
     let claims = named.filter_map(|source| {
         let claim = stores.claims.get(of, &source.claim_name)?;
         let deleting = claim.metadata.deletion_timestamp.is_some();
-        Some((
-            source.claim_name.clone(),
-            ClaimFact {
-                claim: shared_claim(&claim)?,
-                deleting,
-            },
-        ))
+        Some((source.claim_name.clone(), ClaimFact { claim: shared_claim(&claim)?, deleting }))
     });
     (workspaces, claims.collect())
 }
@@ -225,10 +181,7 @@ pub(super) fn watch<K: Stored>(watches: &mut Watches<'_>, kind: InstanceKind) {
             let store = K::store(stores);
             for index in [index_name::WORKSPACE, index_name::MOUNTED_WORKSPACE] {
                 woken.extend(
-                    store
-                        .find(index, &of.namespace, &of.name)
-                        .iter()
-                        .map(|o| ObjectRef::of(o.as_ref())),
+                    store.find(index, &of.namespace, &of.name).iter().map(|o| ObjectRef::of(o.as_ref())),
                 );
             }
         }
@@ -237,8 +190,7 @@ pub(super) fn watch<K: Stored>(watches: &mut Watches<'_>, kind: InstanceKind) {
     watches.on_agent(move |change, stores| match change {
         AgentChange::Agent(pod) => {
             let pod = stores.pods.with_uid(&pod.uid);
-            pod.map(|p| owned_by_kind::<K>(&p.metadata, stores))
-                .unwrap_or_default()
+            pod.map(|p| owned_by_kind::<K>(&p.metadata, stores)).unwrap_or_default()
         }
         AgentChange::Attempt(_) => Vec::new(),
     });
@@ -262,18 +214,13 @@ fn came_or_went<K>(change: &Change<K>) -> bool {
 }
 
 fn in_namespace<'a, K: Stored>(of: &str, stores: &'a Stores) -> impl Iterator<Item = ObjectRef> + use<'a, K> {
-    K::store(stores)
-        .in_namespace(of)
-        .into_iter()
-        .map(|o| ObjectRef::of(o.as_ref()))
+    K::store(stores).in_namespace(of).into_iter().map(|o| ObjectRef::of(o.as_ref()))
 }
 
 /// The instances that own a changed object.
 fn owners<K: Stored, C: Stored>(change: &Change<C>, stores: &Stores) -> Vec<ObjectRef> {
-    let mut woken: Vec<ObjectRef> = change
-        .both()
-        .flat_map(|o| owned_by_kind::<K>(o.meta(), stores))
-        .collect();
+    let mut woken: Vec<ObjectRef> =
+        change.both().flat_map(|o| owned_by_kind::<K>(o.meta(), stores)).collect();
     woken.dedup();
     woken
 }
@@ -284,10 +231,7 @@ fn owned_by_kind<K: Stored>(meta: &ObjectMeta, stores: &Stores) -> Vec<ObjectRef
         .iter()
         .flatten()
         .filter(|o| o.controller == Some(true) && o.kind == K::kind(&()));
-    owners
-        .filter_map(|o| K::store(stores).with_uid(&o.uid))
-        .map(|o| ObjectRef::of(o.as_ref()))
-        .collect()
+    owners.filter_map(|o| K::store(stores).with_uid(&o.uid)).map(|o| ObjectRef::of(o.as_ref())).collect()
 }
 
 /// The instance of `kind` that a run is or was routed to.
@@ -298,8 +242,5 @@ fn of_run(change: &Change<ToolRun>, kind: InstanceKind) -> Vec<ObjectRef> {
     };
     let mut names: Vec<String> = change.both().filter_map(target).collect();
     names.dedup();
-    names
-        .into_iter()
-        .map(|name| ObjectRef::new(&change.reference.namespace, name))
-        .collect()
+    names.into_iter().map(|name| ObjectRef::new(&change.reference.namespace, name)).collect()
 }

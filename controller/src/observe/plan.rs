@@ -32,16 +32,8 @@ impl Kind for Plans {
         let scope_exists = project.is_none_or(|p| stores.projects.get(of, &p.name).is_some())
             && workspace.is_none_or(|w| stores.workspaces.get(of, &w.name).is_some());
         let runs = stores.tool_runs.find(index_name::PLAN, of, name(&plan.metadata));
-        let runs = runs
-            .iter()
-            .map(|r| r.status.as_ref().and_then(|s| s.outcome))
-            .collect();
-        Ok(Observed {
-            scope_exists,
-            runs,
-            plan: Arc::unwrap_or_clone(plan),
-            now: context.now(),
-        })
+        let runs = runs.iter().map(|r| r.status.as_ref().and_then(|s| s.outcome)).collect();
+        Ok(Observed { scope_exists, runs, plan: Arc::unwrap_or_clone(plan), now: context.now() })
     }
 
     fn decide(observed: &Observed) -> Decision<PlanStatus> {
@@ -61,9 +53,7 @@ impl Kind for Plans {
                 return Vec::new();
             }
             let plan = change.both().next().and_then(|r| r.spec.plan_ref.clone());
-            plan.map(|p| ObjectRef::new(&change.reference.namespace, p.name))
-                .into_iter()
-                .collect()
+            plan.map(|p| ObjectRef::new(&change.reference.namespace, p.name)).into_iter().collect()
         });
     }
 }
@@ -73,8 +63,6 @@ fn of_scope<K: Stored>(change: &Change<K>, index: &'static str, stores: &Stores)
     if change.old.is_some() == change.new.is_some() {
         return Vec::new();
     }
-    let plans = stores
-        .plans
-        .find(index, &change.reference.namespace, &change.reference.name);
+    let plans = stores.plans.find(index, &change.reference.namespace, &change.reference.name);
     plans.iter().map(|p| ObjectRef::of(p.as_ref())).collect()
 }

@@ -37,11 +37,7 @@ impl Kind for Projects {
                 }
             })
             .collect();
-        Ok(Observed {
-            exists,
-            project: Arc::unwrap_or_clone(project),
-            now: context.now(),
-        })
+        Ok(Observed { exists, project: Arc::unwrap_or_clone(project), now: context.now() })
     }
 
     fn decide(observed: &Observed) -> Decision<ProjectStatus> {

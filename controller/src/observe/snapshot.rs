@@ -20,10 +20,7 @@ impl Kind for Snapshots {
     type Status = SnapshotStatus;
 
     async fn observe(snapshot: Arc<Snapshot>, context: &Context) -> Result<Observed, Error> {
-        Ok(Observed {
-            snapshot: Arc::unwrap_or_clone(snapshot),
-            now: context.now(),
-        })
+        Ok(Observed { snapshot: Arc::unwrap_or_clone(snapshot), now: context.now() })
     }
 
     fn decide(observed: &Observed) -> Decision<SnapshotStatus> {

@@ -20,10 +20,7 @@ impl Kind for Tools {
     type Status = ToolStatus;
 
     async fn observe(tool: Arc<Tool>, context: &Context) -> Result<Observed, Error> {
-        Ok(Observed {
-            tool: Arc::unwrap_or_clone(tool),
-            now: context.now(),
-        })
+        Ok(Observed { tool: Arc::unwrap_or_clone(tool), now: context.now() })
     }
 
     fn decide(observed: &Observed) -> Decision<ToolStatus> {

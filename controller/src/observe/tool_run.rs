@@ -56,46 +56,26 @@ impl Kind for ToolRuns {
         watches.on::<ToolRun>(next_in_line);
         watches.on::<DevcontainerInstance>(|change, stores| {
             let facts = |i: &Arc<DevcontainerInstance>| {
-                (
-                    i.metadata.generation,
-                    i.metadata.annotations.clone(),
-                    i.status.clone(),
-                )
+                (i.metadata.generation, i.metadata.annotations.clone(), i.status.clone())
             };
             routed_to(change, InstanceKind::DevcontainerInstance, facts, stores)
         });
         watches.on::<ContainerInstance>(|change, stores| {
             let facts = |i: &Arc<ContainerInstance>| {
-                (
-                    i.metadata.generation,
-                    i.metadata.annotations.clone(),
-                    i.status.clone(),
-                )
+                (i.metadata.generation, i.metadata.annotations.clone(), i.status.clone())
             };
             routed_to(change, InstanceKind::ContainerInstance, facts, stores)
         });
         watches.on::<Pod>(|change, stores| {
-            let pod = change
-                .both()
-                .next()
-                .map(|p| uid(&p.metadata).to_owned())
-                .unwrap_or_default();
-            references(
-                &stores
-                    .tool_runs
-                    .find(index_name::OPEN_POD, &change.reference.namespace, &pod),
-            )
+            let pod = change.both().next().map(|p| uid(&p.metadata).to_owned()).unwrap_or_default();
+            references(&stores.tool_runs.find(index_name::OPEN_POD, &change.reference.namespace, &pod))
         });
         watches.on::<Workspace>(|change, stores| referring(change, index_name::WORKSPACE, stores));
         watches.on::<Project>(|change, stores| referring(change, index_name::PROJECT, stores));
         watches.on::<Tool>(|change, stores| referring(change, index_name::TOOL, stores));
         watches.on::<Plan>(|change, stores| {
-            let facts = |p: &Arc<Plan>| {
-                (
-                    p.metadata.generation,
-                    p.status.as_ref().map(|s| s.conditions.clone()),
-                )
-            };
+            let facts =
+                |p: &Arc<Plan>| (p.metadata.generation, p.status.as_ref().map(|s| s.conditions.clone()));
             if change.old.as_ref().map(facts) == change.new.as_ref().map(facts) {
                 return Vec::new();
             }
@@ -117,32 +97,19 @@ fn observe(run: Arc<ToolRun>, context: &Context) -> Observed {
     let settings = settings(context, meta);
     let status = run.status.as_ref();
     let routed = status.is_some_and(|s| s.route.is_some() || s.outcome.is_some());
-    let plan = run
-        .spec
-        .plan_ref
-        .as_ref()
-        .and_then(|p| stores.plans.get(of, &p.name));
+    let plan = run.spec.plan_ref.as_ref().and_then(|p| stores.plans.get(of, &p.name));
     let references = references_of(&run, plan.clone(), routed, stores);
-    let admission = if routed {
-        Admission::Settled
-    } else {
-        admit(&run, &references, &settings, now)
-    };
+    let admission = if routed { Admission::Settled } else { admit(&run, &references, &settings, now) };
     let instance = match &admission {
         Admission::Go(destination) => Some(destination.instance.clone()),
         _ => status
             .and_then(|s| s.route.as_ref()?.target.as_ref())
-            .map(|t| InstanceRef {
-                kind: t.kind,
-                name: t.name.clone(),
-            }),
+            .map(|t| InstanceRef { kind: t.kind, name: t.name.clone() }),
     };
     let target = instance.as_ref().and_then(|i| target(of, i, context));
     let claim = status.and_then(|s| s.claim.as_ref());
     let attempt = claim.map_or(AttemptFact::Unknown, |c| {
-        context
-            .agents
-            .attempt(uid(meta), u32::try_from(c.attempt).unwrap_or_default())
+        context.agents.attempt(uid(meta), u32::try_from(c.attempt).unwrap_or_default())
     });
     Observed {
         cancelled_by: cancelled_by(
@@ -153,9 +120,7 @@ fn observe(run: Arc<ToolRun>, context: &Context) -> Observed {
             stores,
         ),
         claimed_pod: claim.map_or(ClaimedPod::None, |c| claimed_pod(&c.pod_uid, stores)),
-        queue: instance
-            .as_ref()
-            .map_or_else(Queue::default, |i| queue(&run, i, stores)),
+        queue: instance.as_ref().map_or_else(Queue::default, |i| queue(&run, i, stores)),
         tool: references.tool.clone(),
         workspace: references.workspace.clone(),
         admission,
@@ -173,14 +138,8 @@ fn references_of(run: &ToolRun, plan: Option<Arc<Plan>>, routed: bool, stores: &
     let of = namespace(&run.metadata);
     let spec = &run.spec;
     let from_plan = |f: fn(&Plan) -> Option<LocalRef>| plan.as_deref().and_then(f);
-    let workspace = spec
-        .workspace_ref
-        .clone()
-        .or_else(|| from_plan(|p| p.spec.workspace_ref.clone()));
-    let project = spec
-        .project_ref
-        .clone()
-        .or_else(|| from_plan(|p| p.spec.project_ref.clone()));
+    let workspace = spec.workspace_ref.clone().or_else(|| from_plan(|p| p.spec.workspace_ref.clone()));
+    let project = spec.project_ref.clone().or_else(|| from_plan(|p| p.spec.project_ref.clone()));
     let mut references = References {
         tool: spec.tool_ref.as_ref().and_then(|t| stores.tools.get(of, &t.name)),
         workspace: workspace.and_then(|w| stores.workspaces.get(of, &w.name)),
@@ -195,11 +154,7 @@ fn references_of(run: &ToolRun, plan: Option<Arc<Plan>>, routed: bool, stores: &
         references.instances = devcontainers
             .iter()
             .map(|i| (InstanceFacts::from(i.as_ref()), uid(&i.metadata).to_owned()))
-            .chain(
-                containers
-                    .iter()
-                    .map(|i| (InstanceFacts::from(i.as_ref()), uid(&i.metadata).to_owned())),
-            )
+            .chain(containers.iter().map(|i| (InstanceFacts::from(i.as_ref()), uid(&i.metadata).to_owned())))
             .collect();
     }
     references
@@ -218,21 +173,13 @@ fn cancelled_by(
         return Some(format!("Plan {} has ended", name(&plan.metadata)));
     }
     if let Some(workspace) = workspace.filter(|w| w.metadata.deletion_timestamp.is_some()) {
-        return Some(format!(
-            "Workspace {} is being deleted",
-            name(&workspace.metadata)
-        ));
+        return Some(format!("Workspace {} is being deleted", name(&workspace.metadata)));
     }
     let target = target?;
     let annotations = annotations_of(namespace(&run.metadata), &target.instance, stores)?;
     let forced = open_request(&annotations, &target.status.handled_requests, label::STOP_FORCE);
     forced.map(|_| {
-        format!(
-            "{} was set on {} {}",
-            label::STOP_FORCE,
-            target.instance.kind,
-            target.instance.name
-        )
+        format!("{} was set on {} {}", label::STOP_FORCE, target.instance.kind, target.instance.name)
     })
 }
 
@@ -242,16 +189,12 @@ fn annotations_of(
     stores: &Stores,
 ) -> Option<std::collections::BTreeMap<String, String>> {
     let meta = match instance.kind {
-        InstanceKind::DevcontainerInstance => stores
-            .devcontainer_instances
-            .get(of, &instance.name)?
-            .metadata
-            .clone(),
-        InstanceKind::ContainerInstance => stores
-            .container_instances
-            .get(of, &instance.name)?
-            .metadata
-            .clone(),
+        InstanceKind::DevcontainerInstance => {
+            stores.devcontainer_instances.get(of, &instance.name)?.metadata.clone()
+        }
+        InstanceKind::ContainerInstance => {
+            stores.container_instances.get(of, &instance.name)?.metadata.clone()
+        }
     };
     meta.annotations
 }
@@ -261,23 +204,11 @@ fn target(of: &str, instance: &InstanceRef, context: &Context) -> Option<TargetF
     match instance.kind {
         InstanceKind::DevcontainerInstance => {
             let object = stores.devcontainer_instances.get(of, &instance.name)?;
-            Some(facts(
-                instance,
-                &object.metadata,
-                &object.spec.instance,
-                object.status.as_ref(),
-                context,
-            ))
+            Some(facts(instance, &object.metadata, &object.spec.instance, object.status.as_ref(), context))
         }
         InstanceKind::ContainerInstance => {
             let object = stores.container_instances.get(of, &instance.name)?;
-            Some(facts(
-                instance,
-                &object.metadata,
-                &object.spec.instance,
-                object.status.as_ref(),
-                context,
-            ))
+            Some(facts(instance, &object.metadata, &object.spec.instance, object.status.as_ref(), context))
         }
     }
 }
@@ -291,12 +222,8 @@ fn facts(
 ) -> TargetFacts {
     let recorded = status.and_then(|s| s.pod_uid.as_deref());
     let pod = recorded.and_then(|uid| context.stores.pods.with_uid(uid));
-    let said = pod
-        .as_ref()
-        .and_then(|p| p.metadata.annotations.as_ref()?.get(RUN_CONTEXT));
-    let run_context: RunContext = said
-        .and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default();
+    let said = pod.as_ref().and_then(|p| p.metadata.annotations.as_ref()?.get(RUN_CONTEXT));
+    let run_context: RunContext = said.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let pod = pod.and_then(|p| PodFact::of(&p));
     TargetFacts {
         instance: instance.clone(),
@@ -304,9 +231,7 @@ fn facts(
         generation: meta.generation.unwrap_or_default(),
         spec: spec.clone(),
         status: status.cloned().unwrap_or_default(),
-        agent: pod
-            .as_ref()
-            .map_or_else(AgentFacts::default, |p| context.agents.agent(&p.pod.uid)),
+        agent: pod.as_ref().map_or_else(AgentFacts::default, |p| context.agents.agent(&p.pod.uid)),
         pod,
         context: run_context,
         deleting: meta.deletion_timestamp.is_some(),
@@ -329,20 +254,13 @@ fn queue(run: &ToolRun, instance: &InstanceRef, stores: &Stores) -> Queue {
     let view = stores.tool_runs.read();
     let own = view.arrival(&ObjectRef::of(run)).unwrap_or(u64::MAX);
     let mut queue = Queue::default();
-    for other in view.find(
-        index_name::OPEN_TARGET,
-        of,
-        &format!("{}/{}", instance.kind, instance.name),
-    ) {
+    for other in view.find(index_name::OPEN_TARGET, of, &format!("{}/{}", instance.kind, instance.name)) {
         if uid(&other.metadata) == uid(&run.metadata) {
             continue;
         }
         if is_claimed(&other) {
             queue.active += 1;
-        } else if view
-            .arrival(&ObjectRef::of(other.as_ref()))
-            .is_some_and(|arrival| arrival < own)
-        {
+        } else if view.arrival(&ObjectRef::of(other.as_ref())).is_some_and(|arrival| arrival < own) {
             queue.ahead += 1;
         }
     }
@@ -361,17 +279,12 @@ fn references(runs: &[Arc<ToolRun>]) -> Vec<ObjectRef> {
 fn next_in_line(change: &Change<ToolRun>, stores: &Stores) -> Vec<ObjectRef> {
     let held = change.old.as_ref().is_some_and(is_open);
     let holds = change.new.as_ref().is_some_and(is_open);
-    let target = change
-        .old
-        .as_ref()
-        .and_then(|r| r.status.as_ref()?.route.as_ref()?.target.clone());
+    let target = change.old.as_ref().and_then(|r| r.status.as_ref()?.route.as_ref()?.target.clone());
     let (true, false, Some(target)) = (held, holds, target) else {
         return Vec::new();
     };
     let key = format!("{}/{}", target.kind, target.name);
-    let open = stores
-        .tool_runs
-        .find(index_name::OPEN_TARGET, &change.reference.namespace, &key);
+    let open = stores.tool_runs.find(index_name::OPEN_TARGET, &change.reference.namespace, &key);
     let waiting: Vec<Arc<ToolRun>> = open.into_iter().filter(|r| !is_claimed(r)).take(WOKEN).collect();
     references(&waiting)
 }
@@ -388,11 +301,7 @@ fn routed_to<K: Stored, F: PartialEq>(
     }
     let of = &change.reference;
     let key = format!("{kind}/{}", of.name);
-    references(
-        &stores
-            .tool_runs
-            .find(index_name::OPEN_TARGET, &of.namespace, &key),
-    )
+    references(&stores.tool_runs.find(index_name::OPEN_TARGET, &of.namespace, &key))
 }
 
 fn referring<K: Stored>(change: &Change<K>, index: &'static str, stores: &Stores) -> Vec<ObjectRef> {
@@ -401,9 +310,7 @@ fn referring<K: Stored>(change: &Change<K>, index: &'static str, stores: &Stores
     // Runs of plans name the workspace or project through their plan.
     let plans = stores.plans.find(index, &of.namespace, &of.name);
     for plan in plans {
-        let runs = stores
-            .tool_runs
-            .find(index_name::PLAN, &of.namespace, name(&plan.metadata));
+        let runs = stores.tool_runs.find(index_name::PLAN, &of.namespace, name(&plan.metadata));
         woken.extend(references(&runs.into_iter().filter(is_open).collect::<Vec<_>>()));
     }
     woken
@@ -419,9 +326,7 @@ fn of_pod(pod_uid: &str, stores: &Stores) -> Vec<ObjectRef> {
     let label = |key: &str| labels.and_then(|l| l.get(key)).cloned().unwrap_or_default();
     let key = format!("{}/{}", label(label::INSTANCE_KIND), label(label::INSTANCE));
     let open = stores.tool_runs.find(index_name::OPEN_TARGET, of, &key);
-    let concerned: Vec<Arc<ToolRun>> = open
-        .into_iter()
-        .filter(|r| is_claimed(r) || waits_for_start(r))
-        .collect();
+    let concerned: Vec<Arc<ToolRun>> =
+        open.into_iter().filter(|r| is_claimed(r) || waits_for_start(r)).collect();
     references(&concerned)
 }

@@ -76,9 +76,8 @@ impl Kind for Workspaces {
             let mut woken = labelled(change, stores);
             let claims = change.both().flat_map(|p| p.metadata.labels.iter().flatten());
             let uids = claims.filter_map(|(key, _)| key.strip_prefix(label::CLAIM_PREFIX));
-            let claims = uids
-                .filter_map(|uid| stores.claims.with_uid(uid))
-                .filter_map(|c| c.metadata.name.clone());
+            let claims =
+                uids.filter_map(|uid| stores.claims.with_uid(uid)).filter_map(|c| c.metadata.name.clone());
             let of = &change.reference.namespace;
             let holders = claims.flat_map(|claim| stores.workspaces.find(index_name::CLAIM, of, &claim));
             woken.extend(holders.map(|w| ObjectRef::of(w.as_ref())));
@@ -87,25 +86,15 @@ impl Kind for Workspaces {
         watches.on::<ConfigMap>(labelled);
         watches.on::<DevcontainerInstance>(|change, _| {
             let names = change.both().map(|i| i.spec.workspace_ref.name.clone());
-            names
-                .map(|name| ObjectRef::new(&change.reference.namespace, name))
-                .collect()
+            names.map(|name| ObjectRef::new(&change.reference.namespace, name)).collect()
         });
         watches.on::<PersistentVolumeClaim>(|change, stores| {
             let of = &change.reference;
             let named = stores.workspaces.find(index_name::CLAIM, &of.namespace, &of.name);
-            let uids = change
-                .both()
-                .flat_map(|c| c.metadata.annotations.iter().flatten());
-            let uids = uids
-                .filter(|(key, _)| *key == label::WORKSPACE_UID)
-                .map(|(_, uid)| uid.clone());
+            let uids = change.both().flat_map(|c| c.metadata.annotations.iter().flatten());
+            let uids = uids.filter(|(key, _)| *key == label::WORKSPACE_UID).map(|(_, uid)| uid.clone());
             let owners = uids.filter_map(|uid| stores.workspaces.with_uid(&uid));
-            named
-                .into_iter()
-                .chain(owners)
-                .map(|w| ObjectRef::of(w.as_ref()))
-                .collect()
+            named.into_iter().chain(owners).map(|w| ObjectRef::of(w.as_ref())).collect()
         });
         watches.on::<ToolRun>(finished_run);
     }
@@ -113,12 +102,8 @@ impl Kind for Workspaces {
 
 /// The workspace whose name a changed object has in its label.
 fn labelled<K: Stored>(change: &Change<K>, _: &Stores) -> Vec<ObjectRef> {
-    let name = change
-        .both()
-        .find_map(|o| o.meta().labels.as_ref()?.get(label::WORKSPACE).cloned());
-    name.map(|name| ObjectRef::new(&change.reference.namespace, name))
-        .into_iter()
-        .collect()
+    let name = change.both().find_map(|o| o.meta().labels.as_ref()?.get(label::WORKSPACE).cloned());
+    name.map(|name| ObjectRef::new(&change.reference.namespace, name)).into_iter().collect()
 }
 
 /// A run that ended may have been the last one of an instance whose configuration vanished.
@@ -128,49 +113,28 @@ fn finished_run(change: &Change<ToolRun>, stores: &Stores) -> Vec<ObjectRef> {
     if !ended {
         return Vec::new();
     }
-    let target = change
-        .old
-        .as_ref()
-        .and_then(|r| r.status.as_ref()?.route.as_ref()?.target.clone());
+    let target = change.old.as_ref().and_then(|r| r.status.as_ref()?.route.as_ref()?.target.clone());
     let Some(target) = target.filter(|t| t.kind == InstanceKind::DevcontainerInstance) else {
         return Vec::new();
     };
     let of = &change.reference.namespace;
     let instance = stores.devcontainer_instances.get(of, &target.name);
-    instance
-        .map(|i| ObjectRef::new(of, &i.spec.workspace_ref.name))
-        .into_iter()
-        .collect()
+    instance.map(|i| ObjectRef::new(of, &i.spec.workspace_ref.name)).into_iter().collect()
 }
 
 async fn checkout(workspace: &Workspace, context: &Context) -> Result<Option<CheckoutPod>, Error> {
     let stores = &context.stores;
-    let role = |p: &Arc<Pod>| {
-        p.metadata
-            .labels
-            .as_ref()
-            .and_then(|l| l.get(label::ROLE))
-            .cloned()
-    };
+    let role = |p: &Arc<Pod>| p.metadata.labels.as_ref().and_then(|l| l.get(label::ROLE)).cloned();
     let pods = stores.pods.owned_by(uid(&workspace.metadata));
-    let own = pods
-        .iter()
-        .find(|p| role(p).as_deref() == Some(Role::Checkout.as_str()));
+    let own = pods.iter().find(|p| role(p).as_deref() == Some(Role::Checkout.as_str()));
     let Some(pod) = own.and_then(|p| PodFact::of(p)) else {
         return Ok(None);
     };
-    let recorded = workspace
-        .status
-        .as_ref()
-        .and_then(|s| s.last_attempt.as_ref())
-        .and_then(|a| a.pod_uid.clone());
+    let recorded =
+        workspace.status.as_ref().and_then(|s| s.last_attempt.as_ref()).and_then(|a| a.pod_uid.clone());
     let ended = matches!(&pod.stage, PodStage::Ended(end) if end.exit_code.is_some());
     let unread = ended && recorded.as_deref() != Some(&pod.pod.uid) && pod.deleting_since.is_none();
-    let report = if unread {
-        Some(report(&pod, context).await?)
-    } else {
-        None
-    };
+    let report = if unread { Some(report(&pod, context).await?) } else { None };
     Ok(Some(CheckoutPod { pod, report }))
 }
 
@@ -191,38 +155,22 @@ async fn report(pod: &PodFact, context: &Context) -> Result<Result<CheckoutRepor
         Ok(Err(kube::Error::Api(status))) if (400..500).contains(&status.code) => {
             Ok(Err(status.message.clone()))
         }
-        Ok(Err(source)) => Err(Error::Api {
-            verb: "read the log of",
-            kind,
-            object,
-            source: Box::new(source),
-        }),
-        Err(_) => Err(Error::Deadline {
-            verb: "read the log of",
-            kind,
-            object,
-        }),
+        Ok(Err(source)) => {
+            Err(Error::Api { verb: "read the log of", kind, object, source: Box::new(source) })
+        }
+        Err(_) => Err(Error::Deadline { verb: "read the log of", kind, object }),
     }
 }
 
 /// The document is the last line that looks like one: progress goes to the same log.
 fn parse(text: &str) -> Result<CheckoutReport, String> {
-    let line = text
-        .lines()
-        .rev()
-        .find(|l| l.starts_with('{') && l.contains("\"protocolVersion\""));
+    let line = text.lines().rev().find(|l| l.starts_with('{') && l.contains("\"protocolVersion\""));
     let line = line.ok_or_else(|| "it wrote no report".to_owned())?;
     serde_json::from_str(line).map_err(|e| e.to_string())
 }
 
 async fn secret(workspace: &Workspace, under_way: bool, context: &Context) -> Result<SecretFact, Error> {
-    let Some(reference) = workspace
-        .spec
-        .source
-        .git
-        .as_ref()
-        .and_then(|g| g.secret_ref.as_ref())
-    else {
+    let Some(reference) = workspace.spec.source.git.as_ref().and_then(|g| g.secret_ref.as_ref()) else {
         return Ok(SecretFact::NotNeeded);
     };
     if under_way || workspace.metadata.deletion_timestamp.is_some() {
@@ -234,48 +182,26 @@ async fn secret(workspace: &Workspace, under_way: bool, context: &Context) -> Re
     let kind = "Secret".to_owned();
     match tokio::time::timeout(DEADLINE, api.get_opt(&reference.name)).await {
         Ok(Ok(None)) => Ok(SecretFact::Missing),
-        Ok(Ok(Some(secret))) => Ok(SecretFact::Present {
-            keys: secret.data.unwrap_or_default().into_keys().collect(),
-        }),
-        Ok(Err(source)) => Err(Error::Api {
-            verb: "get",
-            kind,
-            object,
-            source: Box::new(source),
-        }),
-        Err(_) => Err(Error::Deadline {
-            verb: "get",
-            kind,
-            object,
-        }),
+        Ok(Ok(Some(secret))) => {
+            Ok(SecretFact::Present { keys: secret.data.unwrap_or_default().into_keys().collect() })
+        }
+        Ok(Err(source)) => Err(Error::Api { verb: "get", kind, object, source: Box::new(source) }),
+        Err(_) => Err(Error::Deadline { verb: "get", kind, object }),
     }
 }
 
 fn claim(stores: &Stores, of: &str, workspace: &Workspace) -> Option<ClaimSeen> {
     let spec = &workspace.spec;
-    let borrowed = spec
-        .source
-        .persistent_volume_claim
-        .as_ref()
-        .map(|s| s.claim_name.clone());
+    let borrowed = spec.source.persistent_volume_claim.as_ref().map(|s| s.claim_name.clone());
     let named = spec.storage.as_ref().and_then(|s| s.claim_name.clone());
     let own = || name::workspace_claim(uid(&workspace.metadata));
     let claim = stores.claims.get(of, &borrowed.or(named).unwrap_or_else(own))?;
-    let annotation = |key: &str| {
-        claim
-            .metadata
-            .annotations
-            .as_ref()
-            .and_then(|a| a.get(key))
-            .cloned()
-    };
+    let annotation = |key: &str| claim.metadata.annotations.as_ref().and_then(|a| a.get(key)).cloned();
     let workspace_uid = annotation(label::WORKSPACE_UID);
     Some(ClaimSeen {
         claim: shared_claim(&claim)?,
         deleting: claim.metadata.deletion_timestamp.is_some(),
-        workspace_alive: workspace_uid
-            .as_ref()
-            .is_some_and(|uid| stores.workspaces.with_uid(uid).is_some()),
+        workspace_alive: workspace_uid.as_ref().is_some_and(|uid| stores.workspaces.with_uid(uid).is_some()),
         workspace_uid,
         origin: annotation(label::ORIGIN_URL),
         expires_at: annotation(label::EXPIRES_AT),
@@ -288,16 +214,10 @@ fn instances(stores: &Stores, of: &str, workspace: &Workspace) -> Vec<InstanceSe
     let mut found: BTreeMap<String, Arc<DevcontainerInstance>> = listed
         .filter_map(|d| Some((d.name.clone(), stores.devcontainer_instances.get(of, &d.name)?)))
         .collect();
-    for instance in stores
-        .devcontainer_instances
-        .find(index_name::WORKSPACE, of, name)
-    {
+    for instance in stores.devcontainer_instances.find(index_name::WORKSPACE, of, name) {
         found.insert(super::name(&instance.metadata).to_owned(), instance);
     }
-    found
-        .into_values()
-        .map(|i| instance_seen(stores, of, workspace, &i))
-        .collect()
+    found.into_values().map(|i| instance_seen(stores, of, workspace, &i)).collect()
 }
 
 fn instance_seen(
@@ -326,12 +246,7 @@ fn instance_seen(
 fn environments(stores: &Stores, of: &str, name: &str) -> Vec<Arc<Pod>> {
     let mut pods = stores.pods.find(index_name::WORKSPACE, of, name);
     pods.retain(|p| {
-        p.metadata
-            .labels
-            .as_ref()
-            .and_then(|l| l.get(label::ROLE))
-            .map(String::as_str)
-            != Some("checkout")
+        p.metadata.labels.as_ref().and_then(|l| l.get(label::ROLE)).map(String::as_str) != Some("checkout")
     });
     pods
 }
@@ -345,10 +260,7 @@ fn mounted_by(stores: &Stores, of: &str, workspace: &Workspace) -> Vec<InstanceR
     let holder = |pod: &Arc<Pod>| {
         let labels = pod.metadata.labels.as_ref()?;
         let kind = labels.get(label::INSTANCE_KIND)?.parse().ok()?;
-        Some(InstanceRef {
-            kind,
-            name: labels.get(label::INSTANCE)?.clone(),
-        })
+        Some(InstanceRef { kind, name: labels.get(label::INSTANCE)?.clone() })
     };
     let mut holders: Vec<InstanceRef> = pods.iter().filter_map(holder).collect();
     holders.sort();
@@ -358,24 +270,14 @@ fn mounted_by(stores: &Stores, of: &str, workspace: &Workspace) -> Vec<InstanceR
 
 /// What has, or may have, folders on the claim.
 fn living(stores: &Stores, of: &str, name: &str) -> Living {
-    let of_workspace = stores
-        .devcontainer_instances
-        .find(index_name::WORKSPACE, of, name);
-    let mounting = stores
-        .devcontainer_instances
-        .find(index_name::MOUNTED_WORKSPACE, of, name);
+    let of_workspace = stores.devcontainer_instances.find(index_name::WORKSPACE, of, name);
+    let mounting = stores.devcontainer_instances.find(index_name::MOUNTED_WORKSPACE, of, name);
     let containers = stores.container_instances.in_namespace(of);
     let plans: Vec<Arc<Plan>> = stores.plans.in_namespace(of);
-    let mut instances: Vec<String> = of_workspace
-        .iter()
-        .chain(&mounting)
-        .map(|i| uid(&i.metadata).to_owned())
-        .collect();
+    let mut instances: Vec<String> =
+        of_workspace.iter().chain(&mounting).map(|i| uid(&i.metadata).to_owned()).collect();
     instances.extend(containers.iter().map(|i| uid(&i.metadata).to_owned()));
     instances.sort();
     instances.dedup();
-    Living {
-        plans: plans.iter().map(|p| uid(&p.metadata).to_owned()).collect(),
-        instances,
-    }
+    Living { plans: plans.iter().map(|p| uid(&p.metadata).to_owned()).collect(), instances }
 }

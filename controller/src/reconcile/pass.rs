@@ -107,15 +107,12 @@ fn resync() -> Duration {
 fn until(time: Timestamp, now: Timestamp) -> Duration {
     // A little late rather than a little early: early would be a pass for nothing.
     let wait = time.duration_since(now);
-    Duration::try_from(wait)
-        .map(|d| d + Duration::from_millis(1))
-        .unwrap_or_default()
+    Duration::try_from(wait).map(|d| d + Duration::from_millis(1)).unwrap_or_default()
 }
 
 fn said(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("")
 }
 
 /// An error with its sources, once.

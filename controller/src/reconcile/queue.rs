@@ -39,11 +39,7 @@ struct State {
 impl Queue {
     /// An empty queue; `name` is the kind's.
     pub(super) fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            state: Mutex::default(),
-            changed: Notify::new(),
-        }
+        Self { name, state: Mutex::default(), changed: Notify::new() }
     }
 
     /// Wakes an object: at once, or when its backoff ends.
@@ -80,11 +76,7 @@ impl Queue {
     /// How long the first of them has waited.
     pub fn oldest(&self) -> Duration {
         let state = self.state();
-        state
-            .ready
-            .front()
-            .map(|(_, since)| since.elapsed())
-            .unwrap_or_default()
+        state.ready.front().map(|(_, since)| since.elapsed()).unwrap_or_default()
     }
 
     /// How many objects are being worked on.
@@ -215,18 +207,11 @@ impl State {
     }
 
     fn fail(&mut self, object: &ObjectRef, next: Next, now: Instant) -> Duration {
-        let (failures, until) = self
-            .failures
-            .entry(object.clone())
-            .or_insert((Failures::default(), now));
+        let (failures, until) = self.failures.entry(object.clone()).or_insert((Failures::default(), now));
         if next == Next::Soon {
             let delay = failures.stale(jitter());
             // A stale view isn't a fault of the object: what changes it may wake it at once.
-            *until = if delay >= super::backoff::FIRST.mul_f64(0.8) {
-                now + delay
-            } else {
-                now
-            };
+            *until = if delay >= super::backoff::FIRST.mul_f64(0.8) { now + delay } else { now };
             delay
         } else {
             let delay = failures.failed(jitter());

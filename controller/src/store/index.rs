@@ -59,11 +59,7 @@ pub struct IndexKey {
 impl IndexKey {
     /// The objects whose `index` has `value` in `namespace`.
     pub fn new(index: &'static str, namespace: &str, value: &str) -> Self {
-        Self {
-            index,
-            namespace: namespace.to_owned(),
-            value: value.to_owned(),
-        }
+        Self { index, namespace: namespace.to_owned(), value: value.to_owned() }
     }
 }
 
@@ -75,10 +71,7 @@ pub(super) struct Keys {
 
 impl Keys {
     pub(super) fn of<K: kube::Resource>(object: &K) -> Self {
-        Self {
-            namespace: object.meta().namespace.clone().unwrap_or_default(),
-            list: Vec::new(),
-        }
+        Self { namespace: object.meta().namespace.clone().unwrap_or_default(), list: Vec::new() }
     }
 
     pub(super) fn add(&mut self, index: &'static str, value: &str) -> &mut Self {
@@ -123,10 +116,7 @@ pub(super) fn all_keys<K: Stored>(object: &K) -> Vec<IndexKey> {
 pub(super) fn pod_keys(pod: &Pod) -> Vec<IndexKey> {
     let mut keys = Keys::of(pod);
     let labels = pod.labels();
-    keys.add_all(
-        name::CLAIM_UID,
-        labels.keys().filter_map(|k| k.strip_prefix(label::CLAIM_PREFIX)),
-    );
+    keys.add_all(name::CLAIM_UID, labels.keys().filter_map(|k| k.strip_prefix(label::CLAIM_PREFIX)));
     keys.add_all(name::WORKSPACE, labels.get(label::WORKSPACE).map(String::as_str));
     let volumes = pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
     let claims = volumes.filter_map(|v| v.persistent_volume_claim.as_ref());

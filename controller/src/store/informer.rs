@@ -93,25 +93,15 @@ impl Health {
     }
 
     fn longest(&self, of: impl Fn(&Life) -> &AtomicU64) -> Duration {
-        let lives = self
-            .lives
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let lives = self.lives.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         let last = lives.values().map(|life| of(life).load(Ordering::Relaxed)).min();
         let now = Duration::from_millis(elapsed());
-        last.map(|last| now.saturating_sub(Duration::from_millis(last)))
-            .unwrap_or_default()
+        last.map(|last| now.saturating_sub(Duration::from_millis(last))).unwrap_or_default()
     }
 
     fn expect(&self, namespace: &str) {
-        let mut lives = self
-            .lives
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let life = Life {
-            heard: AtomicU64::new(elapsed()),
-            acted: AtomicU64::new(elapsed()),
-        };
+        let mut lives = self.lives.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let life = Life { heard: AtomicU64::new(elapsed()), acted: AtomicU64::new(elapsed()) };
         lives.insert(namespace.to_owned(), life);
     }
 
@@ -125,10 +115,7 @@ impl Health {
     }
 
     fn act(&self, namespace: &str, heard: bool) {
-        let lives = self
-            .lives
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let lives = self.lives.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(life) = lives.get(namespace) {
             life.acted.store(elapsed(), Ordering::Relaxed);
             if heard {
@@ -340,20 +327,15 @@ impl<'de, K: Stored> Deserialize<'de> for Guarded<K> {
         if let Some(meta) = json.get_mut("metadata").and_then(Value::as_object_mut) {
             meta.remove("managedFields");
         }
-        let meta: ObjectMeta = json
-            .get("metadata")
-            .and_then(|meta| ObjectMeta::deserialize(meta).ok())
-            .unwrap_or_default();
+        let meta: ObjectMeta =
+            json.get("metadata").and_then(|meta| ObjectMeta::deserialize(meta).ok()).unwrap_or_default();
         let object = K::deserialize(&json);
         if let Err(error) = &object {
             let name = meta.name.as_deref().unwrap_or_default();
             let namespace = meta.namespace.as_deref().unwrap_or_default();
             tracing::warn!(kind = %K::kind(&()), namespace, name, %error, "an object isn't what its kind says: it is left alone");
         }
-        Ok(Self {
-            meta,
-            object: object.ok(),
-        })
+        Ok(Self { meta, object: object.ok() })
     }
 }
 

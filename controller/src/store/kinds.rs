@@ -73,10 +73,7 @@ macro_rules! each_store {
 impl Stores {
     /// Empty stores for these namespaces.
     pub fn new(scope: Scope) -> Self {
-        Self {
-            scope,
-            ..Self::default()
-        }
+        Self { scope, ..Self::default() }
     }
 
     /// Whether every store has its first list.
@@ -166,9 +163,7 @@ fn absorb_into<K: Stored>(stores: &Stores, json: &Value) {
         }
     };
     let managed = object.labels().get(label::MANAGED_BY).map(String::as_str) == Some(label::MANAGER);
-    let seen = stores
-        .scope
-        .covers(object.namespace().as_deref().unwrap_or_default());
+    let seen = stores.scope.covers(object.namespace().as_deref().unwrap_or_default());
     if seen && (managed || K::SELECTOR.is_none()) {
         K::store(stores).put(object);
     }
@@ -206,77 +201,52 @@ own_kind!(Tool, tools, CALM, |_, _| {});
 own_kind!(Workspace, workspaces, CALM, |workspace, keys| {
     let claim = workspace.status.as_ref().and_then(|s| s.claim_name.as_deref());
     let source = workspace.spec.source.persistent_volume_claim.as_ref();
-    let named = workspace
-        .spec
-        .storage
-        .as_ref()
-        .and_then(|s| s.claim_name.as_deref());
+    let named = workspace.spec.storage.as_ref().and_then(|s| s.claim_name.as_deref());
     keys.add_all(name::CLAIM, claim)
         .add_all(name::CLAIM, source.map(|s| s.claim_name.as_str()))
         .add_all(name::CLAIM, named);
 });
-own_kind!(
-    DevcontainerInstance,
-    devcontainer_instances,
-    CALM,
-    |instance, keys| {
-        keys.add(name::WORKSPACE, &instance.spec.workspace_ref.name);
-        instance_keys(&instance.spec.instance, keys);
-    }
-);
+own_kind!(DevcontainerInstance, devcontainer_instances, CALM, |instance, keys| {
+    keys.add(name::WORKSPACE, &instance.spec.workspace_ref.name);
+    instance_keys(&instance.spec.instance, keys);
+});
 own_kind!(ContainerInstance, container_instances, CALM, |instance, keys| {
     let workspace = instance.labels().get(label::WORKSPACE);
     keys.add_all(name::WORKSPACE, workspace.map(String::as_str));
     instance_keys(&instance.spec.instance, keys);
 });
-own_kind!(
-    ExecutionEnvironment,
-    execution_environments,
-    CALM,
-    |environment, keys| {
-        let scope = &environment.spec.scope;
-        let target = &environment.spec.target;
-        for (kind, scope) in [("Project", &scope.project_ref), ("Plan", &scope.plan_ref)] {
-            keys.add_all(
-                name::SCOPE,
-                scope
-                    .iter()
-                    .map(|s| format!("{kind}/{}", s.name))
-                    .collect::<Vec<_>>()
-                    .iter()
-                    .map(String::as_str),
-            );
-        }
-        for (kind, target) in [
-            ("DevcontainerInstance", &target.devcontainer_instance_ref),
-            ("ContainerInstance", &target.container_instance_ref),
-        ] {
-            keys.add_all(
-                name::NAMED,
-                target
-                    .iter()
-                    .map(|t| format!("{kind}/{}", t.name))
-                    .collect::<Vec<_>>()
-                    .iter()
-                    .map(String::as_str),
-            );
-        }
+own_kind!(ExecutionEnvironment, execution_environments, CALM, |environment, keys| {
+    let scope = &environment.spec.scope;
+    let target = &environment.spec.target;
+    for (kind, scope) in [("Project", &scope.project_ref), ("Plan", &scope.plan_ref)] {
+        keys.add_all(
+            name::SCOPE,
+            scope.iter().map(|s| format!("{kind}/{}", s.name)).collect::<Vec<_>>().iter().map(String::as_str),
+        );
     }
-);
+    for (kind, target) in [
+        ("DevcontainerInstance", &target.devcontainer_instance_ref),
+        ("ContainerInstance", &target.container_instance_ref),
+    ] {
+        keys.add_all(
+            name::NAMED,
+            target
+                .iter()
+                .map(|t| format!("{kind}/{}", t.name))
+                .collect::<Vec<_>>()
+                .iter()
+                .map(String::as_str),
+        );
+    }
+});
 own_kind!(Project, projects, CALM, |project, keys| {
     for resource in &project.spec.resources {
         keys.add(name::NAMED, &format!("{}/{}", resource.kind, resource.name));
     }
 });
 own_kind!(Plan, plans, CALM, |plan, keys| {
-    keys.add_all(
-        name::PROJECT,
-        plan.spec.project_ref.iter().map(|r| r.name.as_str()),
-    )
-    .add_all(
-        name::WORKSPACE,
-        plan.spec.workspace_ref.iter().map(|r| r.name.as_str()),
-    );
+    keys.add_all(name::PROJECT, plan.spec.project_ref.iter().map(|r| r.name.as_str()))
+        .add_all(name::WORKSPACE, plan.spec.workspace_ref.iter().map(|r| r.name.as_str()));
 });
 own_kind!(Snapshot, snapshots, CALM, |snapshot, keys| {
     let instance = &snapshot.spec.instance_ref;
@@ -284,9 +254,7 @@ own_kind!(Snapshot, snapshots, CALM, |snapshot, keys| {
 });
 own_kind!(ToolRun, tool_runs, QUICK, |run, keys| {
     let status = run.status.as_ref();
-    let target = status
-        .and_then(|s| s.route.as_ref())
-        .and_then(|r| r.target.as_ref());
+    let target = status.and_then(|s| s.route.as_ref()).and_then(|r| r.target.as_ref());
     let target = target.map(|t| format!("{}/{}", t.kind, t.name));
     keys.add_all(name::TARGET, target.as_deref())
         .add_all(name::PLAN, run.spec.plan_ref.iter().map(|r| r.name.as_str()));
@@ -297,24 +265,15 @@ own_kind!(ToolRun, tool_runs, QUICK, |run, keys| {
     keys.add(name::OPEN, "")
         .add_all(name::OPEN_TARGET, target.as_deref())
         .add_all(name::OPEN_POD, claim.map(|c| c.pod_uid.as_str()))
-        .add_all(
-            name::WORKSPACE,
-            run.spec.workspace_ref.iter().map(|r| r.name.as_str()),
-        )
-        .add_all(
-            name::PROJECT,
-            run.spec.project_ref.iter().map(|r| r.name.as_str()),
-        )
+        .add_all(name::WORKSPACE, run.spec.workspace_ref.iter().map(|r| r.name.as_str()))
+        .add_all(name::PROJECT, run.spec.project_ref.iter().map(|r| r.name.as_str()))
         .add_all(name::TOOL, run.spec.tool_ref.iter().map(|r| r.name.as_str()));
 });
 
 fn instance_keys(spec: &InstanceSpec, keys: &mut Keys) {
     let mounted = spec.mounts.iter().filter_map(|m| m.workspace_ref.as_ref());
     let cloned = spec.clone_into.iter().map(|c| &c.workspace_ref);
-    keys.add_all(
-        name::MOUNTED_WORKSPACE,
-        mounted.chain(cloned).map(|r| r.name.as_str()),
-    );
+    keys.add_all(name::MOUNTED_WORKSPACE, mounted.chain(cloned).map(|r| r.name.as_str()));
 }
 
 impl Stored for Pod {

@@ -66,10 +66,7 @@ fn scripted(answers: Vec<(u16, String)>) -> (Client, Asked) {
             let Some((code, body)) = answer.flatten() else {
                 return std::future::pending().await;
             };
-            let response = Response::builder()
-                .status(code)
-                .body(Body::from(body.into_bytes()))
-                .unwrap();
+            let response = Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap();
             Ok::<_, std::convert::Infallible>(response)
         }
     });
@@ -115,18 +112,9 @@ async fn a_list_in_pages_is_followed_by_a_watch_and_a_watch_that_fell_behind_by_
     until("the last watch", || asked.lock().unwrap().len() == 8).await;
     let asked = asked.lock().unwrap();
     assert!(asked[1].contains("continue=more"), "{asked:?}");
-    assert!(
-        asked[2].contains("watch=true") && asked[2].contains("resourceVersion=10"),
-        "{asked:?}"
-    );
-    assert!(
-        asked[3].contains("resourceVersion=20"),
-        "a bookmark is where the next watch begins: {asked:?}"
-    );
-    assert!(
-        !asked[4].contains("watch=true") && !asked[6].contains("watch=true"),
-        "{asked:?}"
-    );
+    assert!(asked[2].contains("watch=true") && asked[2].contains("resourceVersion=10"), "{asked:?}");
+    assert!(asked[3].contains("resourceVersion=20"), "a bookmark is where the next watch begins: {asked:?}");
+    assert!(!asked[4].contains("watch=true") && !asked[6].contains("watch=true"), "{asked:?}");
     assert_eq!(tools.health().errors(), 0, "falling behind is no error");
     assert!(!stores.are_ready(), "no other kind was listed");
 }
@@ -140,11 +128,7 @@ async fn an_older_object_never_replaces_a_newer_one_and_places_stay() {
     assert!(store.put(tool("a", 10)));
     let order: Vec<String> = store.in_namespace("ns").iter().map(|t| t.name_any()).collect();
     assert_eq!(order, ["a", "b"], "an update keeps the place");
-    let at = |name: &str| {
-        store
-            .read()
-            .position(index_name::NAMESPACE, "", &ObjectRef::new("ns", name))
-    };
+    let at = |name: &str| store.read().position(index_name::NAMESPACE, "", &ObjectRef::new("ns", name));
     assert_eq!((at("a"), at("b"), at("c")), (Some(0), Some(1), None));
 }
 
@@ -159,10 +143,7 @@ async fn what_a_deletion_removed_does_not_come_back_by_a_late_event() {
     assert!(store.put(another), "another object of that name is another");
     store.remove(&ObjectRef::new("ns", "a"), &tool("a", 7).metadata);
     assert_eq!(store.len(), 1, "the end of the first isn't the end of the second");
-    assert!(
-        !store.put_if_there(tool("b", 9)),
-        "the answer to a write brings nothing back"
-    );
+    assert!(!store.put_if_there(tool("b", 9)), "the answer to a write brings nothing back");
 }
 
 #[tokio::test]
@@ -178,9 +159,5 @@ async fn a_list_takes_away_what_is_older_than_itself_alone() {
         "what was written after the list was made is still there"
     );
     store.replace("elsewhere", vec![], 99);
-    assert_eq!(
-        names(&store),
-        ["listed", "written"],
-        "a list of another namespace says nothing"
-    );
+    assert_eq!(names(&store), ["listed", "written"], "a list of another namespace says nothing");
 }

@@ -26,11 +26,8 @@ fn kubectl_apply_of_the_folder_finds_the_nine_definitions_alone() {
         .filter(|name| [".yaml", ".yml", ".json"].iter().any(|end| name.ends_with(end)))
         .collect();
     found.sort();
-    let mut expected: Vec<String> = definitions()
-        .unwrap()
-        .iter()
-        .map(|crd| format!("{GROUP}_{}.yaml", crd.spec.names.plural))
-        .collect();
+    let mut expected: Vec<String> =
+        definitions().unwrap().iter().map(|crd| format!("{GROUP}_{}.yaml", crd.spec.names.plural)).collect();
     expected.sort();
     assert_eq!(found, expected);
 }

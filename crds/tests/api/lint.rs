@@ -32,11 +32,7 @@ fn complaints(part: &str, complaint: impl Fn(&str, &Value) -> Option<&'static st
             "" => schema(&crd),
             part => &schema(&crd)["properties"][part],
         };
-        let root = if part.is_empty() {
-            kind
-        } else {
-            format!("{kind}.{part}")
-        };
+        let root = if part.is_empty() { kind } else { format!("{kind}.{part}") };
         visit(node, &root, &mut |path, node| {
             if let Some(complaint) = complaint(path, node) {
                 found.push(format!("{path}: {complaint}"));
@@ -58,10 +54,7 @@ fn every_node_is_structural() {
         match () {
             () if !typed => Some("has no type"),
             () if keys.contains_key("$ref") => Some("has a $ref"),
-            () if ["oneOf", "anyOf", "allOf", "not"]
-                .iter()
-                .any(|k| keys.contains_key(*k)) =>
-            {
+            () if ["oneOf", "anyOf", "allOf", "not"].iter().any(|k| keys.contains_key(*k)) => {
                 Some("has alternatives, which the API server explains badly")
             }
             () if node["nullable"] == true => Some("may be null, where absent is meant"),
@@ -129,10 +122,7 @@ fn every_field_is_documented() {
         });
         // apiVersion, kind and metadata are added by the API server.
         assert_eq!(found, NOTHING, "without documentation");
-        assert!(
-            schema(&crd)["description"].as_str().unwrap().ends_with('.'),
-            "{kind}"
-        );
+        assert!(schema(&crd)["description"].as_str().unwrap().ends_with('.'), "{kind}");
     }
 }
 
@@ -143,20 +133,12 @@ fn the_documentation_of_an_optional_field_goes_before_that_of_its_type() {
     let checkout = schema(workspace)
         .pointer("/properties/spec/properties/source/properties/git/properties/checkout/description")
         .unwrap();
-    assert!(
-        checkout
-            .as_str()
-            .unwrap()
-            .starts_with("Whether the repository is cloned"),
-        "{checkout}"
-    );
+    assert!(checkout.as_str().unwrap().starts_with("Whether the repository is cloned"), "{checkout}");
 }
 
 #[test]
 fn nothing_is_called_phase() {
-    let found = complaints("", |path, _| {
-        path.to_lowercase().ends_with(".phase").then_some("is a phase")
-    });
+    let found = complaints("", |path, _| path.to_lowercase().ends_with(".phase").then_some("is a phase"));
     assert_eq!(found, NOTHING);
 }
 
@@ -165,11 +147,7 @@ fn conditions_are_a_map_by_type() {
     for (kind, crd) in all() {
         let conditions = &schema(&crd)["properties"]["status"]["properties"]["conditions"];
         assert_eq!(conditions["x-kubernetes-list-type"], "map", "{kind}");
-        assert_eq!(
-            conditions["x-kubernetes-list-map-keys"],
-            serde_json::json!(["type"]),
-            "{kind}"
-        );
+        assert_eq!(conditions["x-kubernetes-list-map-keys"], serde_json::json!(["type"]), "{kind}");
     }
 }
 
@@ -177,11 +155,7 @@ fn conditions_are_a_map_by_type() {
 fn an_object_that_nobody_saw_says_so() {
     for (kind, crd) in all() {
         let status = &schema(&crd)["properties"]["status"];
-        assert_eq!(
-            status["default"],
-            serde_json::json!({"observedGeneration": -1}),
-            "{kind}"
-        );
+        assert_eq!(status["default"], serde_json::json!({"observedGeneration": -1}), "{kind}");
         let required = status["required"].as_array();
         assert!(
             required.is_none_or(|names| names.iter().all(|name| name == "observedGeneration")),
@@ -194,9 +168,7 @@ fn an_object_that_nobody_saw_says_so() {
 fn every_rule_says_how_to_mend_the_object() {
     let found = complaints("", |_, node| {
         let rules = node["x-kubernetes-validations"].as_array()?;
-        let bad = rules
-            .iter()
-            .any(|rule| rule["message"].as_str().is_none_or(|text| text.len() < 15));
+        let bad = rules.iter().any(|rule| rule["message"].as_str().is_none_or(|text| text.len() < 15));
         bad.then_some("has a rule without a message")
     });
     assert_eq!(found, NOTHING);
@@ -213,10 +185,7 @@ fn the_columns_say_ready_why_and_since_when() {
             .map(|column| column["name"].as_str().unwrap())
             .collect();
         for expected in ["Ready", "Reason", "Age"] {
-            assert!(
-                columns.contains(&expected),
-                "{kind} has no column {expected}: {columns:?}"
-            );
+            assert!(columns.contains(&expected), "{kind} has no column {expected}: {columns:?}");
         }
         assert_eq!(columns.last(), Some(&"Age"), "{kind}");
     }
@@ -244,26 +213,16 @@ fn names_are_those_of_the_documentation() {
         assert_eq!(names["shortNames"][0].as_str(), short, "{kind}");
         assert_eq!(names["categories"][0], "drydock", "{kind}");
         assert_eq!(crd["spec"]["scope"], "Namespaced", "{kind}");
-        assert!(
-            crd["spec"]["versions"][0]["subresources"]["status"].is_object(),
-            "{kind}"
-        );
+        assert!(crd["spec"]["versions"][0]["subresources"]["status"].is_object(), "{kind}");
     }
 }
 
 #[test]
 fn selectable_fields_exist() {
     for (kind, crd) in all() {
-        for field in crd["spec"]["versions"][0]["selectableFields"]
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
+        for field in crd["spec"]["versions"][0]["selectableFields"].as_array().into_iter().flatten() {
             let path = field["jsonPath"].as_str().unwrap();
-            let pointer = path
-                .split('.')
-                .skip(1)
-                .fold(String::new(), |p, name| p + "/properties/" + name);
+            let pointer = path.split('.').skip(1).fold(String::new(), |p, name| p + "/properties/" + name);
             assert_eq!(
                 schema(&crd).pointer(&pointer).map(|node| node["type"].clone()),
                 Some("string".into()),

@@ -16,24 +16,14 @@ fn refusals(kind: &str, new: &Value, old: Option<&Value>) -> Vec<String> {
         None => json!({"metadata": {"name": "shop"}, "spec": part}),
     };
     let errors = validate(schema(crd), &whole(new), old.map(whole).as_ref());
-    errors
-        .err()
-        .map(|e| e.into_vec().into_iter().map(|e| e.message).collect())
-        .unwrap_or_default()
+    errors.err().map(|e| e.into_vec().into_iter().map(|e| e.message).collect()).unwrap_or_default()
 }
 
 #[track_caller]
 fn refused(kind: &str, old: &Value, new: &Value, advice: &str) {
-    assert_eq!(
-        refusals(kind, old, None),
-        Vec::<String>::new(),
-        "the old object is valid"
-    );
+    assert_eq!(refusals(kind, old, None), Vec::<String>::new(), "the old object is valid");
     let found = refusals(kind, new, Some(old));
-    assert!(
-        found.iter().any(|message| message.contains(advice)),
-        "{found:?} lacks {advice:?}"
-    );
+    assert!(found.iter().any(|message| message.contains(advice)), "{found:?} lacks {advice:?}");
 }
 
 #[track_caller]
@@ -48,18 +38,8 @@ fn git(url: &str) -> Value {
 #[test]
 fn the_repository_of_a_workspace_stays() {
     let old = git("https://git.example.com/shop.git");
-    refused(
-        "Workspace",
-        &old,
-        &git("https://git.example.com/other.git"),
-        "make a new Workspace",
-    );
-    refused(
-        "Workspace",
-        &old,
-        &json!({"source": {"upload": {}}}),
-        "make a new Workspace",
-    );
+    refused("Workspace", &old, &git("https://git.example.com/other.git"), "make a new Workspace");
+    refused("Workspace", &old, &json!({"source": {"upload": {}}}), "make a new Workspace");
     let mut new = old.clone();
     new["source"]["git"]["revision"] = json!("v2");
     new["suspend"] = json!(true);
@@ -75,11 +55,7 @@ fn urls_are_allow_listed() {
         "git@git.example.com:team/shop.git",
         "https://[fd00::1]:8443/shop.git",
     ] {
-        assert_eq!(
-            refusals("Workspace", &git(url), None),
-            Vec::<String>::new(),
-            "{url}"
-        );
+        assert_eq!(refusals("Workspace", &git(url), None), Vec::<String>::new(), "{url}");
     }
     for url in [
         "-uhttps://git.example.com",
@@ -96,10 +72,7 @@ fn urls_are_allow_listed() {
         "https://git.example.com/a b",
     ] {
         let found = refusals("Workspace", &git(url), None);
-        assert!(
-            found.iter().any(|m| m.contains("url must be https://HOST/PATH")),
-            "{url}: {found:?}"
-        );
+        assert!(found.iter().any(|m| m.contains("url must be https://HOST/PATH")), "{url}: {found:?}");
     }
 }
 
@@ -107,23 +80,14 @@ fn urls_are_allow_listed() {
 fn storage_is_chosen_once_but_may_grow() {
     let workspace = |storage: Value| json!({"source": {"git": {"url": "https://git.example.com/shop.git"}}, "storage": storage});
     let old = workspace(json!({"size": "10Gi", "storageClassName": "fast"}));
-    allowed(
-        "Workspace",
-        &old,
-        &workspace(json!({"size": "20Gi", "storageClassName": "fast"})),
-    );
+    allowed("Workspace", &old, &workspace(json!({"size": "20Gi", "storageClassName": "fast"})));
     refused(
         "Workspace",
         &old,
         &workspace(json!({"size": "10Gi", "storageClassName": "slow"})),
         "can't be changed, as the claim is there",
     );
-    refused(
-        "Workspace",
-        &old,
-        &workspace(json!({"size": "10Gi"})),
-        "can't be changed",
-    );
+    refused("Workspace", &old, &workspace(json!({"size": "10Gi"})), "can't be changed");
 }
 
 #[test]
@@ -197,20 +161,10 @@ fn what_a_run_came_to_never_changes() {
     allowed("ToolRun", &run(json!({"observedGeneration": 1})), &claim(1, "a"));
     allowed("ToolRun", &claim(1, "a"), &claim(2, "b"));
     refused("ToolRun", &claim(1, "a"), &claim(1, "b"), "higher attempt");
-    refused(
-        "ToolRun",
-        &claim(1, "a"),
-        &run(json!({"observedGeneration": 1})),
-        "higher attempt",
-    );
+    refused("ToolRun", &claim(1, "a"), &run(json!({"observedGeneration": 1})), "higher attempt");
     let ended = |outcome: &str| run(json!({"observedGeneration": 1, "outcome": outcome}));
     refused("ToolRun", &ended("Lost"), &ended("Succeeded"), "never changes");
-    refused(
-        "ToolRun",
-        &ended("Lost"),
-        &run(json!({"observedGeneration": 1})),
-        "never changes",
-    );
+    refused("ToolRun", &ended("Lost"), &run(json!({"observedGeneration": 1})), "never changes");
 }
 
 #[test]
@@ -218,18 +172,8 @@ fn a_plan_that_ended_stays_so() {
     let plan = |state: &str| json!({"workspaceRef": {"name": "shop"}, "state": state});
     allowed("Plan", &plan("Active"), &plan("Completed"));
     refused("Plan", &plan("Completed"), &plan("Active"), "the plan has ended");
-    refused(
-        "Plan",
-        &plan("Failed"),
-        &json!({"workspaceRef": {"name": "shop"}}),
-        "the plan has ended",
-    );
-    refused(
-        "Plan",
-        &plan("Active"),
-        &json!({"projectRef": {"name": "shop"}}),
-        "make a new Plan",
-    );
+    refused("Plan", &plan("Failed"), &json!({"workspaceRef": {"name": "shop"}}), "the plan has ended");
+    refused("Plan", &plan("Active"), &json!({"projectRef": {"name": "shop"}}), "make a new Plan");
 }
 
 #[test]
@@ -244,17 +188,10 @@ fn a_snapshot_is_immutable() {
 fn durations_are_bounded() {
     let plan = |timeout: &str| json!({"workspaceRef": {"name": "shop"}, "idleTimeout": timeout});
     for good in ["30m", "1h30m", "0s", "1.5h", "500ms"] {
-        assert_eq!(
-            refusals("Plan", &plan(good), None),
-            Vec::<String>::new(),
-            "{good}"
-        );
+        assert_eq!(refusals("Plan", &plan(good), None), Vec::<String>::new(), "{good}");
     }
     for bad in ["", "30", "-5m", "1d", "99999999999999h", "five"] {
         let found = refusals("Plan", &plan(bad), None);
-        assert!(
-            found.iter().any(|m| m.contains("such as 90s, 30m or 1h30m")),
-            "{bad}: {found:?}"
-        );
+        assert!(found.iter().any(|m| m.contains("such as 90s, 30m or 1h30m")), "{bad}: {found:?}");
     }
 }

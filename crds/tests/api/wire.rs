@@ -42,11 +42,9 @@ fn round_trip<K: Serialize + DeserializeOwned>(kind: &str, fields: Fields) {
 fn nulls(value: &Value, path: &str) -> Vec<String> {
     match value {
         Value::Null => vec![path.to_owned()],
-        Value::Array(items) => items
-            .iter()
-            .enumerate()
-            .flat_map(|(i, item)| nulls(item, &format!("{path}[{i}]")))
-            .collect(),
+        Value::Array(items) => {
+            items.iter().enumerate().flat_map(|(i, item)| nulls(item, &format!("{path}[{i}]"))).collect()
+        }
         Value::Object(members) => members
             .iter()
             .filter(|(name, _)| *name != "any")

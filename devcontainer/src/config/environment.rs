@@ -20,10 +20,7 @@ pub(super) fn container(
     property: &str,
 ) -> IndexMap<String, String> {
     let variables = remote(reader, parent, property);
-    variables
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)))
-        .collect()
+    variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 /// A map of strings or `null`.
@@ -78,13 +75,7 @@ pub(super) fn secrets(reader: &mut Reader<'_>, root: &Node<'_>) -> IndexMap<Stri
         }
         let description = reader.string(&node, "description");
         let documentation_url = reader.string(&node, "documentationUrl");
-        secrets.insert(
-            name.to_owned(),
-            SecretHint {
-                description,
-                documentation_url,
-            },
-        );
+        secrets.insert(name.to_owned(), SecretHint { description, documentation_url });
     }
     secrets
 }

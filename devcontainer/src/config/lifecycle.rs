@@ -84,9 +84,7 @@ impl LifecycleHook {
 pub(super) fn read(reader: &mut Reader<'_>, root: &Node<'_>) -> IndexMap<LifecycleHook, LifecycleCommand> {
     let mut commands = IndexMap::new();
     for hook in LifecycleHook::ALL {
-        if let Some(command) = root
-            .member(hook.property())
-            .and_then(|node| lifecycle_command(reader, &node))
+        if let Some(command) = root.member(hook.property()).and_then(|node| lifecycle_command(reader, &node))
         {
             commands.insert(hook, command);
         }
@@ -103,12 +101,7 @@ pub(super) fn wait_for(reader: &mut Reader<'_>, root: &Node<'_>) -> Option<Lifec
     if hook.is_none() {
         let names: Vec<&str> = allowed.iter().map(|hook| hook.property()).collect();
         let message = format!("{} isn't a value of waitFor", quote(&text));
-        reader.error(
-            Reason::InvalidValue,
-            &node,
-            message,
-            format!("write one of {}", names.join(", ")),
-        );
+        reader.error(Reason::InvalidValue, &node, message, format!("write one of {}", names.join(", ")));
     }
     hook
 }
@@ -121,10 +114,7 @@ fn lifecycle_command(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Lifecyc
     let mut commands = Vec::new();
     for (name, member) in node.members() {
         if let Some(command) = command(reader, &member, "a string or an array of strings") {
-            commands.push(NamedCommand {
-                name: name.to_owned(),
-                command,
-            });
+            commands.push(NamedCommand { name: name.to_owned(), command });
         }
     }
     (!commands.is_empty()).then_some(LifecycleCommand::Parallel(commands))

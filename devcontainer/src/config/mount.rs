@@ -124,9 +124,7 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Node<'_>) -> Vec<Mount> {
     if !node.value.is_array() {
         reader.wrong_type(&node, "an array of mounts");
     }
-    node.elements()
-        .filter_map(|element| mount(reader, &element))
-        .collect()
+    node.elements().filter_map(|element| mount(reader, &element)).collect()
 }
 
 /// The workspace's own mount; an empty string says that there is none.
@@ -178,14 +176,11 @@ fn object(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Result<Mount, Moun
             _ => reader.string_of(&member)?,
         };
         let step = match name {
-            "type" => value
-                .split(',')
-                .enumerate()
-                .try_for_each(|(index, part)| match part.split_once('=') {
-                    _ if index == 0 => draft.set("type", Some(part)),
-                    Some((key, value)) => draft.set(key, Some(value)),
-                    None => draft.set(part, None),
-                }),
+            "type" => value.split(',').enumerate().try_for_each(|(index, part)| match part.split_once('=') {
+                _ if index == 0 => draft.set("type", Some(part)),
+                Some((key, value)) => draft.set(key, Some(value)),
+                None => draft.set(part, None),
+            }),
             _ => draft.set(name, Some(&value)),
         };
         result = result.and(step);
@@ -204,19 +199,14 @@ struct Draft {
 
 impl Draft {
     fn set(&mut self, key: &str, value: Option<&str>) -> Result<(), MountError> {
-        let required = || {
-            value
-                .map(str::to_owned)
-                .ok_or_else(|| MountError::NoValue { key: key.to_owned() })
-        };
+        let required = || value.map(str::to_owned).ok_or_else(|| MountError::NoValue { key: key.to_owned() });
         match key.to_ascii_lowercase().as_str() {
             "type" => self.mount_type = Some(mount_type(&required()?)?),
             "source" | "src" => self.source = Some(required()?),
             "target" | "destination" | "dst" => self.target = Some(required()?),
             "readonly" | "ro" => self.read_only = value.map_or(Ok(true), boolean)?,
             other if OTHER_KEYS.contains(&other) => {
-                self.options
-                    .insert(other.to_owned(), value.unwrap_or_default().to_owned());
+                self.options.insert(other.to_owned(), value.unwrap_or_default().to_owned());
             }
             _ => return Err(MountError::UnknownKey { key: key.to_owned() }),
         }
@@ -225,10 +215,7 @@ impl Draft {
 
     fn finish(self) -> Result<Mount, MountError> {
         let mount_type = self.mount_type.unwrap_or(MountType::Volume);
-        let target = self
-            .target
-            .filter(|target| !target.is_empty())
-            .ok_or(MountError::NoTarget)?;
+        let target = self.target.filter(|target| !target.is_empty()).ok_or(MountError::NoTarget)?;
         if !target.starts_with('/') {
             return Err(MountError::RelativeTarget { target });
         }
@@ -236,13 +223,7 @@ impl Draft {
         if mount_type == MountType::Bind && source.is_none() {
             return Err(MountError::NoSource);
         }
-        Ok(Mount {
-            mount_type,
-            source,
-            target,
-            read_only: self.read_only,
-            options: self.options,
-        })
+        Ok(Mount { mount_type, source, target, read_only: self.read_only, options: self.options })
     }
 }
 
@@ -251,9 +232,7 @@ fn mount_type(value: &str) -> Result<MountType, MountError> {
         "bind" => Ok(MountType::Bind),
         "volume" => Ok(MountType::Volume),
         "tmpfs" => Ok(MountType::Tmpfs),
-        _ => Err(MountError::UnknownType {
-            value: value.to_owned(),
-        }),
+        _ => Err(MountError::UnknownType { value: value.to_owned() }),
     }
 }
 
@@ -261,9 +240,7 @@ fn boolean(value: &str) -> Result<bool, MountError> {
     match value {
         "true" | "1" => Ok(true),
         "false" | "0" => Ok(false),
-        _ => Err(MountError::NotBoolean {
-            value: value.to_owned(),
-        }),
+        _ => Err(MountError::NotBoolean { value: value.to_owned() }),
     }
 }
 

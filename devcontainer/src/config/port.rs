@@ -79,9 +79,7 @@ pub(super) fn forward_ports(reader: &mut Reader<'_>, root: &Node<'_>) -> Vec<For
     if !node.value.is_array() {
         reader.wrong_type(&node, "an array of ports");
     }
-    node.elements()
-        .filter_map(|element| forward_port(reader, &element))
-        .collect()
+    node.elements().filter_map(|element| forward_port(reader, &element)).collect()
 }
 
 pub(super) fn app_ports(reader: &mut Reader<'_>, root: &Node<'_>) -> Vec<AppPort> {
@@ -89,10 +87,7 @@ pub(super) fn app_ports(reader: &mut Reader<'_>, root: &Node<'_>) -> Vec<AppPort
         return Vec::new();
     };
     match node.value {
-        Value::Array(_) => node
-            .elements()
-            .filter_map(|element| app_port(reader, &element))
-            .collect(),
+        Value::Array(_) => node.elements().filter_map(|element| app_port(reader, &element)).collect(),
         _ => app_port(reader, &node).into_iter().collect(),
     }
 }
@@ -134,10 +129,7 @@ fn forward_port(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<ForwardPort>
             if port.is_none() {
                 not_a_port(reader, node, &number.to_string());
             }
-            Some(ForwardPort {
-                host: None,
-                port: port?,
-            })
+            Some(ForwardPort { host: None, port: port? })
         }
         Value::String(text) => {
             let (host, port) = match text.rsplit_once(':') {
@@ -151,10 +143,7 @@ fn forward_port(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<ForwardPort>
                 let message = "the port can only be read once its variables are replaced";
                 reader.warn(Reason::UnresolvedVariable, node, message, "");
             }
-            Some(ForwardPort {
-                host: host.map(str::to_owned),
-                port: port?,
-            })
+            Some(ForwardPort { host: host.map(str::to_owned), port: port? })
         }
         _ => {
             reader.wrong_type(node, "a port or HOST:PORT");
@@ -182,12 +171,7 @@ fn app_port(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<AppPort> {
 
 fn not_a_port(reader: &mut Reader<'_>, node: &Node<'_>, text: &str) {
     let fix = "write a number from 1 to 65535, or \"HOST:PORT\"";
-    reader.error(
-        Reason::InvalidValue,
-        node,
-        format!("{} isn't a port", quote(text)),
-        fix,
-    );
+    reader.error(Reason::InvalidValue, node, format!("{} isn't a port", quote(text)), fix);
 }
 
 fn digits(text: &str) -> Option<u16> {

@@ -56,36 +56,22 @@ pub fn known_members(property: &str) -> Option<&'static [&'static str]> {
     match property {
         "build" => Some(&["args", "cacheFrom", "context", "dockerfile", "options", "target"]),
         "hostRequirements" => Some(&["cpus", "gpu", "memory", "storage"]),
-        "otherPortsAttributes" => Some(&[
-            "elevateIfNeeded",
-            "label",
-            "onAutoForward",
-            "protocol",
-            "requireLocalPort",
-        ]),
+        "otherPortsAttributes" => {
+            Some(&["elevateIfNeeded", "label", "onAutoForward", "protocol", "requireLocalPort"])
+        }
         _ => None,
     }
 }
 
 /// The keys of a configuration that aren't among them, in the order written: `key`, or `property.key`.
 pub(crate) fn unknown(config: &Value) -> impl Iterator<Item = String> {
-    config
-        .as_object()
-        .into_iter()
-        .flatten()
-        .flat_map(|(name, value)| {
-            let known = KNOWN_PROPERTIES.contains(&name.as_str());
-            let inside =
-                known_members(name)
-                    .zip(value.as_object())
-                    .into_iter()
-                    .flat_map(move |(members, object)| {
-                        let unknown = object.keys().filter(|key| !members.contains(&key.as_str()));
-                        unknown.map(move |key| crate::unmapped::bounded(&format!("{name}.{key}")))
-                    });
-            (!known)
-                .then(|| crate::unmapped::bounded(name))
-                .into_iter()
-                .chain(inside)
-        })
+    config.as_object().into_iter().flatten().flat_map(|(name, value)| {
+        let known = KNOWN_PROPERTIES.contains(&name.as_str());
+        let inside =
+            known_members(name).zip(value.as_object()).into_iter().flat_map(move |(members, object)| {
+                let unknown = object.keys().filter(|key| !members.contains(&key.as_str()));
+                unknown.map(move |key| crate::unmapped::bounded(&format!("{name}.{key}")))
+            });
+        (!known).then(|| crate::unmapped::bounded(name)).into_iter().chain(inside)
+    })
 }

@@ -15,47 +15,28 @@ pub(super) struct Node<'a> {
 
 impl<'a> Node<'a> {
     pub(super) fn root(document: &'a Document) -> Self {
-        Self {
-            pointer: String::new(),
-            value: document.value(),
-        }
+        Self { pointer: String::new(), value: document.value() }
     }
 
     /// The member of that name; `null` is none.
     pub(super) fn member(&self, name: &str) -> Option<Self> {
         let value = self.value.get(name).filter(|value| !value.is_null())?;
-        Some(Self {
-            pointer: format!("{}/{}", self.pointer, pointer_token(name)),
-            value,
-        })
+        Some(Self { pointer: format!("{}/{}", self.pointer, pointer_token(name)), value })
     }
 
     /// The members of an object, `null` ones too; of anything else none.
     pub(super) fn members(&self) -> impl Iterator<Item = (&'a str, Self)> {
         let pointer = self.pointer.clone();
-        self.value
-            .as_object()
-            .into_iter()
-            .flatten()
-            .map(move |(name, value)| {
-                (
-                    name.as_str(),
-                    Self {
-                        pointer: format!("{pointer}/{}", pointer_token(name)),
-                        value,
-                    },
-                )
-            })
+        self.value.as_object().into_iter().flatten().map(move |(name, value)| {
+            (name.as_str(), Self { pointer: format!("{pointer}/{}", pointer_token(name)), value })
+        })
     }
 
     /// The elements of an array; of anything else none.
     pub(super) fn elements(&self) -> impl Iterator<Item = Self> {
         let pointer = self.pointer.clone();
         let elements = self.value.as_array().into_iter().flatten().enumerate();
-        elements.map(move |(index, value)| Self {
-            pointer: format!("{pointer}/{index}"),
-            value,
-        })
+        elements.map(move |(index, value)| Self { pointer: format!("{pointer}/{index}"), value })
     }
 }
 
@@ -68,11 +49,7 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(file: &str, document: &'a Document) -> Self {
-        Self {
-            document,
-            diagnostics: Collector::new(file),
-            severity: Severity::Error,
-        }
+        Self { document, diagnostics: Collector::new(file), severity: Severity::Error }
     }
 
     pub(super) fn finish(self) -> Vec<Diagnostic> {
@@ -106,8 +83,7 @@ impl<'a> Reader<'a> {
     ) {
         let document = self.document;
         let position = || Some(document.position(&node.pointer));
-        self.diagnostics
-            .push(self.severity, reason, (&node.pointer, position), message, fix);
+        self.diagnostics.push(self.severity, reason, (&node.pointer, position), message, fix);
     }
 
     /// As [`error`](Self::error), about the member's name.
@@ -120,8 +96,7 @@ impl<'a> Reader<'a> {
     ) {
         let document = self.document;
         let position = || Some(document.key_position(&node.pointer));
-        self.diagnostics
-            .push(self.severity, reason, (&node.pointer, position), message, fix);
+        self.diagnostics.push(self.severity, reason, (&node.pointer, position), message, fix);
     }
 
     pub(super) fn warn(
@@ -142,13 +117,7 @@ impl<'a> Reader<'a> {
         message: String,
         fix: &str,
     ) {
-        self.diagnostics.push(
-            Severity::Warning,
-            reason,
-            (pointer, || Some(position)),
-            message,
-            fix,
-        );
+        self.diagnostics.push(Severity::Warning, reason, (pointer, || Some(position)), message, fix);
     }
 
     pub(super) fn wrong_type(&mut self, node: &Node<'_>, expected: &str) {
@@ -204,10 +173,7 @@ impl<'a> Reader<'a> {
     /// A string alone, or an array of them.
     pub(super) fn one_or_many(&mut self, parent: &Node<'_>, name: &str) -> Vec<String> {
         match parent.member(name) {
-            Some(Node {
-                value: Value::String(text),
-                ..
-            }) => vec![text.clone()],
+            Some(Node { value: Value::String(text), .. }) => vec![text.clone()],
             Some(node) => self.strings_of(&node, "a string or an array of strings"),
             None => Vec::new(),
         }
@@ -217,9 +183,7 @@ impl<'a> Reader<'a> {
         if !node.value.is_array() {
             self.wrong_type(node, expected);
         }
-        node.elements()
-            .filter_map(|element| self.string_of(&element))
-            .collect()
+        node.elements().filter_map(|element| self.string_of(&element)).collect()
     }
 
     pub(super) fn object<'n>(&mut self, parent: &Node<'n>, name: &str) -> Option<Node<'n>> {
@@ -256,13 +220,7 @@ fn allowed<T: DeserializeOwned>() -> Vec<String> {
     let Err(error) = serde_json::from_value::<T>(Value::String(String::new())) else {
         return Vec::new();
     };
-    error
-        .to_string()
-        .split('`')
-        .skip(3)
-        .step_by(2)
-        .map(str::to_owned)
-        .collect()
+    error.to_string().split('`').skip(3).step_by(2).map(str::to_owned).collect()
 }
 
 fn short(value: &Value) -> String {

@@ -88,18 +88,10 @@ fn count(reader: &mut Reader<'_>, parent: &Node<'_>, name: &str) -> Option<u32> 
         reader.wrong_type(&node, "a whole number");
         return None;
     };
-    let count = number
-        .as_u64()
-        .and_then(|count| u32::try_from(count).ok())
-        .filter(|count| *count > 0);
+    let count = number.as_u64().and_then(|count| u32::try_from(count).ok()).filter(|count| *count > 0);
     if count.is_none() {
         let message = format!("{} isn't a whole number from 1", quote(&number.to_string()));
-        reader.error(
-            Reason::InvalidValue,
-            &node,
-            message,
-            "write a whole number from 1",
-        );
+        reader.error(Reason::InvalidValue, &node, message, "write a whole number from 1");
     }
     count
 }
@@ -113,12 +105,7 @@ fn bytes(reader: &mut Reader<'_>, parent: &Node<'_>, name: &str) -> Option<u64> 
     let bytes = parse_bytes(&text);
     if bytes.is_none() && reader.is_settled(&text) {
         let fix = "write digits and kb, mb, gb or tb, such as 8gb";
-        reader.error(
-            Reason::InvalidValue,
-            &node,
-            format!("{} isn't a number of bytes", quote(&text)),
-            fix,
-        );
+        reader.error(Reason::InvalidValue, &node, format!("{} isn't a number of bytes", quote(&text)), fix);
     }
     bytes
 }

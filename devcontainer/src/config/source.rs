@@ -51,10 +51,8 @@ pub struct Build {
 /// The source, told apart as the reference tool does: a Dockerfile, else an image, else compose.
 pub(super) fn read(reader: &mut Reader<'_>, root: &Node<'_>) -> Option<Source> {
     let build = reader.object(root, "build");
-    let named = build
-        .as_ref()
-        .and_then(|build| build.member("dockerfile"))
-        .or_else(|| root.member("dockerFile"));
+    let named =
+        build.as_ref().and_then(|build| build.member("dockerfile")).or_else(|| root.member("dockerFile"));
     let (image, compose) = (root.member("image"), root.member("dockerComposeFile"));
     if let Some(dockerfile) = named {
         conflict(reader, &dockerfile, [image, compose]);
@@ -68,24 +66,14 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Node<'_>) -> Option<Source> {
         return compose_source(reader, root);
     }
     let message = "the configuration says nothing about where its container comes from";
-    reader.error(
-        Reason::NoSource,
-        root,
-        message,
-        "write one of image, build.dockerfile, dockerComposeFile",
-    );
+    reader.error(Reason::NoSource, root, message, "write one of image, build.dockerfile, dockerComposeFile");
     None
 }
 
 fn conflict(reader: &mut Reader<'_>, used: &Node<'_>, others: [Option<Node<'_>>; 2]) {
     for other in others.into_iter().flatten() {
         let message = format!("{} is used, this isn't", used.pointer);
-        reader.warn(
-            Reason::ConflictingProperties,
-            &other,
-            message,
-            "remove one of them",
-        );
+        reader.warn(Reason::ConflictingProperties, &other, message, "remove one of them");
     }
 }
 
@@ -95,12 +83,7 @@ fn image_source(reader: &mut Reader<'_>, node: &Node<'_>) -> Option<Source> {
         && (image.is_empty() || image.contains(|c: char| c.is_whitespace() || c.is_control()))
     {
         let fix = "write a reference such as mcr.microsoft.com/devcontainers/base:debian";
-        reader.error(
-            Reason::InvalidValue,
-            node,
-            format!("{} isn't an image reference", quote(&image)),
-            fix,
-        );
+        reader.error(Reason::InvalidValue, node, format!("{} isn't an image reference", quote(&image)), fix);
         return None;
     }
     Some(Source::Image { image })
@@ -112,10 +95,7 @@ fn dockerfile_source(
     build: Option<Node<'_>>,
     dockerfile: &Node<'_>,
 ) -> Option<Source> {
-    let nothing = Node {
-        pointer: "/build".to_owned(),
-        value: &serde_json::Value::Null,
-    };
+    let nothing = Node { pointer: "/build".to_owned(), value: &serde_json::Value::Null };
     let options = build.unwrap_or(nothing);
     let context = options.member("context").or_else(|| root.member("context"));
     let file = reader.string_of(dockerfile)?;
@@ -140,25 +120,14 @@ fn compose_source(reader: &mut Reader<'_>, root: &Node<'_>) -> Option<Source> {
     if let Some(node) = root.member("dockerComposeFile") {
         files.iter().for_each(|file| inside(reader, &node, file));
     }
-    let run_services = root
-        .member("runServices")
-        .map(|_| reader.strings(root, "runServices"));
+    let run_services = root.member("runServices").map(|_| reader.strings(root, "runServices"));
     if root.member("service").is_none() {
         let message = "service is missing: which service of the compose files is the dev container";
-        reader.error(
-            Reason::MissingProperty,
-            root,
-            message,
-            "write \"service\": \"NAME\"",
-        );
+        reader.error(Reason::MissingProperty, root, message, "write \"service\": \"NAME\"");
         return None;
     }
     let service = reader.string(root, "service")?;
-    Some(Source::Compose {
-        files,
-        service,
-        run_services,
-    })
+    Some(Source::Compose { files, service, run_services })
 }
 
 /// Refuses a path that leaves the workspace.
@@ -168,11 +137,6 @@ fn inside(reader: &mut Reader<'_>, node: &Node<'_>, relative: &str) {
     }
     if let Err(error) = path::resolve(reader.file(), relative) {
         let fix = "write a path relative to the folder of this file that stays in the workspace";
-        reader.error(
-            Reason::PathEscapesWorkspace,
-            node,
-            format!("{}: {error}", quote(relative)),
-            fix,
-        );
+        reader.error(Reason::PathEscapesWorkspace, node, format!("{}: {error}", quote(relative)), fix);
     }
 }

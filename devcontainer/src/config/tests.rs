@@ -16,22 +16,13 @@ fn usable(text: &str) -> Config {
 fn told(text: &str) -> Vec<(Reason, String, u32, u32)> {
     let place = |d: &Diagnostic| d.position.map_or((0, 0), |p| (p.line, p.column));
     let told = |d: &Diagnostic| (d.reason, d.pointer.clone(), place(d).0, place(d).1);
-    parse(FILE, text.as_bytes())
-        .diagnostics
-        .iter()
-        .map(told)
-        .collect()
+    parse(FILE, text.as_bytes()).diagnostics.iter().map(told).collect()
 }
 
 fn errors(text: &str) -> Vec<String> {
     let reading = parse(FILE, text.as_bytes());
     assert_eq!(reading.config.is_none(), has_errors(&reading.diagnostics));
-    reading
-        .diagnostics
-        .iter()
-        .filter(|d| d.severity == Severity::Error)
-        .map(ToString::to_string)
-        .collect()
+    reading.diagnostics.iter().filter(|d| d.severity == Severity::Error).map(ToString::to_string).collect()
 }
 
 /// One error about a member of an image configuration, without file and fix.
@@ -53,32 +44,19 @@ fn every_property_of_the_specification() {
 #[test]
 fn b001_comments_and_trailing_commas_change_nothing() {
     let dressed = "{ // c\n\"image\":\"deb\", /* x */ \"containerEnv\":{\"A\":\"1\",}, }";
-    assert_eq!(
-        usable(dressed),
-        usable("{\"image\":\"deb\",\"containerEnv\":{\"A\":\"1\"}}")
-    );
+    assert_eq!(usable(dressed), usable("{\"image\":\"deb\",\"containerEnv\":{\"A\":\"1\"}}"));
 }
 
 #[test]
 fn b003_an_empty_file_and_null_are_errors_that_name_the_file() {
-    for (bytes, reason) in [
-        ("", Reason::Empty),
-        ("null", Reason::NotAnObject),
-        ("[]", Reason::NotAnObject),
-    ] {
+    for (bytes, reason) in [("", Reason::Empty), ("null", Reason::NotAnObject), ("[]", Reason::NotAnObject)] {
         let reading = parse("a/.devcontainer.json", bytes.as_bytes());
         assert_eq!((&reading.document, &reading.config), (&None, &None));
-        assert_eq!(
-            (reading.diagnostics.len(), reading.diagnostics[0].reason),
-            (1, reason)
-        );
+        assert_eq!((reading.diagnostics.len(), reading.diagnostics[0].reason), (1, reason));
         assert_eq!(reading.diagnostics[0].file, "a/.devcontainer.json");
     }
     assert_eq!(told("{}"), [(Reason::NoSource, String::new(), 1, 1)]);
-    assert_eq!(
-        told("{\"name\":\"x\",\"image\":null}"),
-        [(Reason::NoSource, String::new(), 1, 1)]
-    );
+    assert_eq!(told("{\"name\":\"x\",\"image\":null}"), [(Reason::NoSource, String::new(), 1, 1)]);
 }
 
 #[test]
@@ -90,27 +68,15 @@ fn the_source_is_told_apart_as_the_reference_tool_does() {
     };
     assert_eq!(kind(r#"{"image":"deb"}"#), "image deb");
     assert_eq!(kind(r#"{"image":"deb","build":{"args":{"A":"1"}}}"#), "image deb");
-    assert_eq!(
-        kind(r#"{"image":"deb","build":{"dockerfile":"D"}}"#),
-        "dockerfile D None"
-    );
-    assert_eq!(
-        kind(r#"{"dockerFile":"D","context":".."}"#),
-        "dockerfile D Some(\"..\")"
-    );
+    assert_eq!(kind(r#"{"image":"deb","build":{"dockerfile":"D"}}"#), "dockerfile D None");
+    assert_eq!(kind(r#"{"dockerFile":"D","context":".."}"#), "dockerfile D Some(\"..\")");
     assert_eq!(
         kind(r#"{"dockerFile":"D","context":"..","build":{"context":"."}}"#),
         "dockerfile D Some(\".\")"
     );
-    assert_eq!(
-        kind(r#"{"dockerComposeFile":"c.yml","service":"s"}"#),
-        "compose [\"c.yml\"] s"
-    );
+    assert_eq!(kind(r#"{"dockerComposeFile":"c.yml","service":"s"}"#), "compose [\"c.yml\"] s");
     assert_eq!(kind(r#"{"dockerComposeFile":[],"service":"s"}"#), "compose [] s");
-    assert_eq!(
-        kind(r#"{"image":"deb","dockerComposeFile":"c","service":"s"}"#),
-        "image deb"
-    );
+    assert_eq!(kind(r#"{"image":"deb","dockerComposeFile":"c","service":"s"}"#), "image deb");
     assert_eq!(
         told("{\"image\":\"deb\",\n\"dockerFile\":\"D\"}"),
         [(Reason::ConflictingProperties, "/image".to_owned(), 1, 10)]
@@ -128,25 +94,12 @@ fn paths_stay_in_the_workspace() {
     ] {
         assert_eq!(told(text)[0].0, Reason::PathEscapesWorkspace, "{text}");
         assert_eq!(
-            parse("a/.devcontainer/devcontainer.json", text.as_bytes())
-                .config
-                .is_none(),
+            parse("a/.devcontainer/devcontainer.json", text.as_bytes()).config.is_none(),
             text.contains(":\"/")
         );
     }
-    assert!(
-        parse(
-            FILE,
-            br#"{"build":{"dockerfile":"../Dockerfile","context":".."}}"#
-        )
-        .config
-        .is_some()
-    );
-    assert!(
-        parse(FILE, br#"{"build":{"dockerfile":"${localEnv:D:../../x}"}}"#)
-            .config
-            .is_some()
-    );
+    assert!(parse(FILE, br#"{"build":{"dockerfile":"../Dockerfile","context":".."}}"#).config.is_some());
+    assert!(parse(FILE, br#"{"build":{"dockerfile":"${localEnv:D:../../x}"}}"#).config.is_some());
 }
 
 #[test]
@@ -156,11 +109,8 @@ fn b010_mounts_in_both_forms() {
             {"type":"volume","source":"d","target":"/d"},"src=e,dst=/e,type=volume",
             {"type":"bind,readonly","source":"/a,b","target":"/f"}, {"type":"tmpfs","target":"/g"}]}"#,
     );
-    let seen: Vec<_> = config
-        .mounts
-        .iter()
-        .map(|m| (m.mount_type, m.source.as_deref(), &*m.target, m.read_only))
-        .collect();
+    let seen: Vec<_> =
+        config.mounts.iter().map(|m| (m.mount_type, m.source.as_deref(), &*m.target, m.read_only)).collect();
     assert_eq!(
         seen,
         [
@@ -182,14 +132,8 @@ fn mount_texts() {
     let parsed = |text: &str| Mount::parse(text).map_err(|error| error.to_string());
     let options = |text: &str| serde_json::to_value(parsed(text).unwrap().options).unwrap();
     assert_eq!(parsed("target=/x").unwrap().mount_type, MountType::Volume);
-    assert_eq!(
-        parsed("\"source=a,\"\"b\",target=/x").unwrap().source.unwrap(),
-        "a,\"b"
-    );
-    assert_eq!(
-        parsed("source=a=b,destination=/x,ro=0").unwrap().source.unwrap(),
-        "a=b"
-    );
+    assert_eq!(parsed("\"source=a,\"\"b\",target=/x").unwrap().source.unwrap(), "a,\"b");
+    assert_eq!(parsed("source=a=b,destination=/x,ro=0").unwrap().source.unwrap(), "a=b");
     assert!(parsed("source=a,target=/x,ReadOnly=true").unwrap().read_only);
     assert_eq!(
         options("type=tmpfs,target=/x,tmpfs-size=1m,volume-nocopy"),
@@ -217,21 +161,13 @@ fn what_needs_its_variables_is_judged_once_they_are_replaced() {
     let reading = parse(FILE, text);
     let config = reading.config.unwrap();
     assert_eq!((config.mounts.len(), config.forward_ports.len()), (0, 0));
-    assert!(
-        reading
-            .diagnostics
-            .iter()
-            .all(|d| d.reason == Reason::UnresolvedVariable)
-    );
+    assert!(reading.diagnostics.iter().all(|d| d.reason == Reason::UnresolvedVariable));
     let document = reading.document.unwrap();
     let replaced = document.with_value(document.value().clone(), true);
     let (config, diagnostics) = read(FILE, &replaced);
     assert_eq!(config, None);
     let reasons: Vec<_> = diagnostics.iter().map(|d| d.reason).collect();
-    assert_eq!(
-        reasons,
-        [Reason::InvalidMount, Reason::InvalidValue, Reason::InvalidValue]
-    );
+    assert_eq!(reasons, [Reason::InvalidMount, Reason::InvalidValue, Reason::InvalidValue]);
 }
 
 #[test]
@@ -250,29 +186,18 @@ fn b011_a_local_feature_without_its_dot() {
 #[test]
 fn b011_a_local_feature_lies_in_the_folder_of_its_configuration() {
     let kind = |file: &str, reference: &str| {
-        let reading = parse(
-            file,
-            json!({"image": "deb", "features": {reference: {}}})
-                .to_string()
-                .as_bytes(),
-        );
+        let reading =
+            parse(file, json!({"image": "deb", "features": {reference: {}}}).to_string().as_bytes());
         match reading.config {
             Some(config) => Ok(config.features[0].kind.clone()),
             None => Err(reading.diagnostics[0].reason),
         }
     };
-    let local = |path: &str| {
-        Ok(FeatureKind::Local {
-            path: path.to_owned(),
-        })
-    };
+    let local = |path: &str| Ok(FeatureKind::Local { path: path.to_owned() });
     let named = "a/.devcontainer/web/devcontainer.json";
     assert_eq!(kind(FILE, "./myfeat"), local(".devcontainer/myfeat"));
     assert_eq!(kind(named, "../myfeat"), local("a/.devcontainer/myfeat"));
-    assert_eq!(
-        kind("a/.devcontainer.json", "./.devcontainer/x"),
-        local("a/.devcontainer/x")
-    );
+    assert_eq!(kind("a/.devcontainer.json", "./.devcontainer/x"), local("a/.devcontainer/x"));
     for (file, reference) in [
         (FILE, "./../outside"),
         (FILE, "../outside"),
@@ -282,24 +207,11 @@ fn b011_a_local_feature_lies_in_the_folder_of_its_configuration() {
         (named, "../../../.devcontainer/x"),
         ("a/.devcontainer.json", "./x"),
     ] {
-        assert_eq!(
-            kind(file, reference),
-            Err(Reason::PathEscapesWorkspace),
-            "{reference}"
-        );
+        assert_eq!(kind(file, reference), Err(Reason::PathEscapesWorkspace), "{reference}");
     }
-    assert_eq!(
-        kind(FILE, "ghcr.io/devcontainers/features/go:1"),
-        Ok(FeatureKind::Registry)
-    );
-    assert_eq!(
-        kind(FILE, "https://h/devcontainer-feature-x.tgz"),
-        Ok(FeatureKind::Tarball)
-    );
-    assert_eq!(
-        kind(FILE, "http://h/devcontainer-feature-x.tgz"),
-        Err(Reason::UnresolvableFeature)
-    );
+    assert_eq!(kind(FILE, "ghcr.io/devcontainers/features/go:1"), Ok(FeatureKind::Registry));
+    assert_eq!(kind(FILE, "https://h/devcontainer-feature-x.tgz"), Ok(FeatureKind::Tarball));
+    assert_eq!(kind(FILE, "http://h/devcontainer-feature-x.tgz"), Err(Reason::UnresolvableFeature));
     assert_eq!(kind(FILE, "golang"), Ok(FeatureKind::Legacy));
     assert_eq!(kind(FILE, "fish"), Err(Reason::UnresolvableFeature));
 }
@@ -316,30 +228,15 @@ fn wrong_types_and_values_are_told_with_their_place() {
             r#""runArgs":"--init""#,
             ":2:11: /runArgs: expected an array of strings, found a string (write [\"--init\"])",
         ),
-        (
-            r#""capAdd":["A",1]"#,
-            ":2:15: /capAdd/1: expected a string, found a number",
-        ),
-        (
-            r#""containerEnv":[]"#,
-            ":2:16: /containerEnv: expected an object, found an array",
-        ),
-        (
-            r#""containerEnv":{"A":{}}"#,
-            ":2:21: /containerEnv/A: expected a string, found an object",
-        ),
+        (r#""capAdd":["A",1]"#, ":2:15: /capAdd/1: expected a string, found a number"),
+        (r#""containerEnv":[]"#, ":2:16: /containerEnv: expected an object, found an array"),
+        (r#""containerEnv":{"A":{}}"#, ":2:21: /containerEnv/A: expected a string, found an object"),
         (
             r#""containerEnv":{"A=B":""}"#,
             ":2:17: /containerEnv/A=B: \"A=B\" isn't a name of an environment variable (write a name without =)",
         ),
-        (
-            r#""features":["x"]"#,
-            ":2:12: /features: expected an object, found an array",
-        ),
-        (
-            r#""features":{"./x":[]}"#,
-            ":2:19: /features/.~1x: expected an object of options, found an array",
-        ),
+        (r#""features":["x"]"#, ":2:12: /features: expected an object, found an array"),
+        (r#""features":{"./x":[]}"#, ":2:19: /features/.~1x: expected an object of options, found an array"),
         (
             r#""userEnvProbe":"login""#,
             ":2:16: /userEnvProbe: \"login\" isn't a value of userEnvProbe \
@@ -374,14 +271,8 @@ fn wrong_types_and_values_are_told_with_their_place() {
             r#""workspaceFolder":"app""#,
             ":2:19: /workspaceFolder: expected an absolute path (write an absolute path, such as /workspaces/app)",
         ),
-        (
-            r#""mounts":{}"#,
-            ":2:10: /mounts: expected an array of mounts, found an object",
-        ),
-        (
-            r#""mounts":[1]"#,
-            ":2:11: /mounts/0: expected a string or an object, found a number",
-        ),
+        (r#""mounts":{}"#, ":2:10: /mounts: expected an array of mounts, found an object"),
+        (r#""mounts":[1]"#, ":2:11: /mounts/0: expected a string or an object, found a number"),
     ] {
         assert_eq!(message(member), expected, "{member}");
     }
@@ -390,15 +281,8 @@ fn wrong_types_and_values_are_told_with_their_place() {
 #[test]
 fn several_mistakes_are_told_at_once_in_order_of_their_place() {
     let told = told("{\"init\":1,\n\"remoteUser\":2,\n\"image\":3}");
-    let lines: Vec<_> = told
-        .iter()
-        .map(|(_, pointer, line, _)| (pointer.as_str(), *line))
-        .collect();
-    assert_eq!(
-        lines,
-        [("/image", 3)],
-        "without a source nothing else can be judged: {told:?}"
-    );
+    let lines: Vec<_> = told.iter().map(|(_, pointer, line, _)| (pointer.as_str(), *line)).collect();
+    assert_eq!(lines, [("/image", 3)], "without a source nothing else can be judged: {told:?}");
     let text = "{\"init\":1,\n\"remoteUser\":2,\n\"image\":\"deb\"}";
     assert_eq!(errors(text).len(), 2);
     assert!(errors(text)[0].contains("/init"));
@@ -420,21 +304,14 @@ fn hints_for_tools_cost_a_warning_only() {
         let text = format!("{{\"image\":\"deb\",{member}}}");
         let reading = parse(FILE, text.as_bytes());
         assert!(reading.config.is_some(), "{member}: {:?}", reading.diagnostics);
-        assert_eq!(
-            reading.diagnostics.len(),
-            1,
-            "{member}: {:?}",
-            reading.diagnostics
-        );
+        assert_eq!(reading.diagnostics.len(), 1, "{member}: {:?}", reading.diagnostics);
     }
 }
 
 #[test]
 fn null_is_absent_and_in_the_remote_environment_it_unsets() {
-    let members: Map<String, Value> = KNOWN_PROPERTIES
-        .iter()
-        .map(|name| ((*name).to_owned(), Value::Null))
-        .collect();
+    let members: Map<String, Value> =
+        KNOWN_PROPERTIES.iter().map(|name| ((*name).to_owned(), Value::Null)).collect();
     let mut nulls = Value::Object(members);
     nulls["image"] = "deb".into();
     assert_eq!(usable(&nulls.to_string()), usable("{\"image\":\"deb\"}"));
@@ -443,10 +320,7 @@ fn null_is_absent_and_in_the_remote_environment_it_unsets() {
         config.remote_env.into_iter().collect::<Vec<_>>(),
         [("A".into(), None), ("B".into(), Some(String::new()))]
     );
-    assert_eq!(
-        config.container_env.into_iter().collect::<Vec<_>>(),
-        [("B".to_owned(), String::new())]
-    );
+    assert_eq!(config.container_env.into_iter().collect::<Vec<_>>(), [("B".to_owned(), String::new())]);
 }
 
 #[test]
@@ -465,21 +339,12 @@ fn commands_in_their_three_forms_in_the_order_written() {
     );
     let shell = |line: &str| Command::Shell(line.to_owned());
     let exec = |arguments: &[&str]| Command::Exec(arguments.iter().map(|a| (*a).to_owned()).collect());
-    let named = |name: &str, command| NamedCommand {
-        name: name.to_owned(),
-        command,
-    };
+    let named = |name: &str, command| NamedCommand { name: name.to_owned(), command };
     assert_eq!(
         config.lifecycle.into_iter().collect::<Vec<_>>(),
         [
-            (
-                LifecycleHook::InitializeCommand,
-                LifecycleCommand::One(shell("x && y"))
-            ),
-            (
-                LifecycleHook::OnCreateCommand,
-                LifecycleCommand::One(exec(&["a"]))
-            ),
+            (LifecycleHook::InitializeCommand, LifecycleCommand::One(shell("x && y"))),
+            (LifecycleHook::OnCreateCommand, LifecycleCommand::One(exec(&["a"]))),
             (
                 LifecycleHook::PostCreateCommand,
                 LifecycleCommand::Parallel(vec![
@@ -507,10 +372,7 @@ fn unknown_keys_are_collected_and_bounded() {
     let config = usable(r#"{"zoo":1,"image":"deb","build":{"shoes":1},"Image":2}"#);
     assert_eq!(config.unknown, ["zoo", "build.shoes", "Image"]);
     let many: String = (0..300).map(|i| format!("\"k{i}\":1,")).collect();
-    assert_eq!(
-        usable(&format!("{{{many}\"image\":\"deb\"}}")).unknown.len(),
-        MAX_UNKNOWN
-    );
+    assert_eq!(usable(&format!("{{{many}\"image\":\"deb\"}}")).unknown.len(), MAX_UNKNOWN);
 }
 
 #[test]
@@ -561,10 +423,7 @@ proptest! {
 }
 
 fn any_value() -> impl Strategy<Value = Value> {
-    let text = prop_oneof![
-        "[a-z./:=,${}]{0,10}".boxed(),
-        Just("${localEnv:X}".to_owned()).boxed()
-    ];
+    let text = prop_oneof!["[a-z./:=,${}]{0,10}".boxed(), Just("${localEnv:X}".to_owned()).boxed()];
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::Bool),
@@ -574,16 +433,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     ];
     leaf.prop_recursive(3, 16, 3, |inner| {
         let keys = proptest::sample::select(
-            &[
-                "dockerfile",
-                "type",
-                "target",
-                "label",
-                "a/b",
-                "cpus",
-                "gpu",
-                "A=B",
-            ][..],
+            &["dockerfile", "type", "target", "label", "a/b", "cpus", "gpu", "A=B"][..],
         );
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::Array),
@@ -597,13 +447,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 #[test]
 fn many_mistakes_in_one_long_line_are_bounded_in_number_and_time() {
     let members: String = (0..60_000).map(|i| format!("\"A{i}\":[],")).collect();
-    let reading = parse(
-        FILE,
-        format!("{{\"image\":\"deb\",\"containerEnv\":{{{members}}}}}").as_bytes(),
-    );
+    let reading = parse(FILE, format!("{{\"image\":\"deb\",\"containerEnv\":{{{members}}}}}").as_bytes());
     assert_eq!(reading.diagnostics.len(), crate::diagnostic::MAX_DIAGNOSTICS + 1);
-    assert_eq!(
-        reading.diagnostics.last().unwrap().message,
-        "59900 more are not listed"
-    );
+    assert_eq!(reading.diagnostics.last().unwrap().message, "59900 more are not listed");
 }

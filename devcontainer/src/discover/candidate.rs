@@ -51,19 +51,12 @@ where
     let mut configurations: Vec<Configuration> = candidates
         .into_iter()
         .filter_map(|(config_path, candidate)| match candidate.state {
-            State::Settled(file) => Some(Configuration {
-                config_path,
-                place: candidate.place,
-                file,
-            }),
+            State::Settled(file) => Some(Configuration { config_path, place: candidate.place, file }),
             State::Link | State::Resolved { .. } => None,
         })
         .collect();
     configurations.sort_by(|a, b| a.place.cmp(&b.place));
-    Discovery {
-        configurations,
-        omitted,
-    }
+    Discovery { configurations, omitted }
 }
 
 /// What stands in the listing itself.
@@ -131,9 +124,7 @@ fn linked<'a>(
             found.insert(config_path, Candidate { place, state });
         }
     };
-    folders
-        .iter()
-        .for_each(|link| add(join(link, "devcontainer.json")));
+    folders.iter().for_each(|link| add(join(link, "devcontainer.json")));
     for (link, name) in named_below(entries, links, &folders) {
         add(join(&join(link, &name), "devcontainer.json"));
     }
@@ -148,13 +139,10 @@ fn named_below<'a>(
 ) -> Vec<(&'a str, String)> {
     let whole = |link: &&&str| basename(link) == ".devcontainer" && basename(parent(link)) != ".devcontainer";
     let whole = folders.iter().filter(whole);
-    let targets: Vec<(&str, String)> = whole
-        .filter_map(|link| Some((*link, links.resolve(link).ok()?)))
-        .collect();
-    let mut names: BTreeMap<&str, BTreeSet<&str>> = targets
-        .iter()
-        .map(|(_, target)| (target.as_str(), BTreeSet::new()))
-        .collect();
+    let targets: Vec<(&str, String)> =
+        whole.filter_map(|link| Some((*link, links.resolve(link).ok()?))).collect();
+    let mut names: BTreeMap<&str, BTreeSet<&str>> =
+        targets.iter().map(|(_, target)| (target.as_str(), BTreeSet::new())).collect();
     if names.is_empty() {
         return Vec::new();
     }

@@ -79,9 +79,7 @@ pub enum ExclusionError {
 impl Default for Exclusions {
     /// The built-in list alone.
     fn default() -> Self {
-        Self {
-            globs: GlobSet::empty(),
-        }
+        Self { globs: GlobSet::empty() }
     }
 }
 
@@ -97,14 +95,9 @@ impl Exclusions {
         let mut set = GlobSetBuilder::new();
         for glob in globs.iter().map(AsRef::as_ref) {
             if glob.chars().count() > MAX_EXCLUSION_CHARS {
-                return Err(ExclusionError::TooLong {
-                    glob: glob.to_owned(),
-                });
+                return Err(ExclusionError::TooLong { glob: glob.to_owned() });
             }
-            let invalid = |message: String| ExclusionError::Invalid {
-                glob: glob.to_owned(),
-                message,
-            };
+            let invalid = |message: String| ExclusionError::Invalid { glob: glob.to_owned(), message };
             let path = glob.trim_end_matches('/');
             if path.is_empty() {
                 return Err(invalid("it is empty".to_owned()));
@@ -114,10 +107,7 @@ impl Exclusions {
             } else {
                 format!("**/{path}")
             };
-            let built = GlobBuilder::new(&pattern)
-                .literal_separator(true)
-                .backslash_escape(true)
-                .build();
+            let built = GlobBuilder::new(&pattern).literal_separator(true).backslash_escape(true).build();
             set.add(built.map_err(|error| invalid(error.kind().to_string()))?);
         }
         let globs = set.build().map_err(|_| ExclusionError::TooLarge)?;

@@ -20,9 +20,7 @@ impl<'a> Links<'a> {
             EntryKind::Symlink { target } => Some((entry.path, target)),
             _ => None,
         });
-        Self {
-            targets: targets.collect(),
-        }
+        Self { targets: targets.collect() }
     }
 
     pub(super) fn paths(&self) -> impl Iterator<Item = &'a str> {

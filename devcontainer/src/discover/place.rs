@@ -52,11 +52,7 @@ impl Place {
         if !components.iter().all(usual) || matches!(name, Some("." | "..")) {
             return None;
         }
-        Some(Self {
-            directory: components.join("/"),
-            form,
-            config_name: name.map(str::to_owned),
-        })
+        Some(Self { directory: components.join("/"), form, config_name: name.map(str::to_owned) })
     }
 
     /// The place's path from the root of the tree.
@@ -66,20 +62,14 @@ impl Place {
         match self.form {
             Form::Folder => join(&self.directory, ".devcontainer/devcontainer.json"),
             Form::DotFile => join(&self.directory, ".devcontainer.json"),
-            Form::Named => join(
-                &self.directory,
-                &format!(".devcontainer/{name}/devcontainer.json"),
-            ),
+            Form::Named => join(&self.directory, &format!(".devcontainer/{name}/devcontainer.json")),
         }
     }
 
     /// How many folders lie between the root and this one; of the root itself 0.
     #[must_use]
     pub fn depth(&self) -> usize {
-        self.directory
-            .split('/')
-            .filter(|component| !component.is_empty())
-            .count()
+        self.directory.split('/').filter(|component| !component.is_empty()).count()
     }
 }
 
@@ -96,9 +86,7 @@ impl Form {
 impl Ord for Place {
     fn cmp(&self, other: &Self) -> Ordering {
         let directory = self.directory.split('/').cmp(other.directory.split('/'));
-        directory
-            .then(self.form.cmp(&other.form))
-            .then_with(|| self.config_name.cmp(&other.config_name))
+        directory.then(self.form.cmp(&other.form)).then_with(|| self.config_name.cmp(&other.config_name))
     }
 }
 

@@ -5,17 +5,11 @@ use std::collections::BTreeMap;
 use super::*;
 
 fn file(path: &str) -> Entry<'_> {
-    Entry {
-        path,
-        kind: EntryKind::File,
-    }
+    Entry { path, kind: EntryKind::File }
 }
 
 fn link<'a>(path: &'a str, target: &'a str) -> Entry<'a> {
-    Entry {
-        path,
-        kind: EntryKind::Symlink { target },
-    }
+    Entry { path, kind: EntryKind::Symlink { target } }
 }
 
 fn found(entries: &[Entry<'_>]) -> Discovery {
@@ -23,42 +17,22 @@ fn found(entries: &[Entry<'_>]) -> Discovery {
 }
 
 fn paths(entries: &[Entry<'_>]) -> Vec<String> {
-    found(entries)
-        .configurations
-        .into_iter()
-        .map(|c| c.config_path)
-        .collect()
+    found(entries).configurations.into_iter().map(|c| c.config_path).collect()
 }
 
 fn place(directory: &str, form: Form, name: Option<&str>) -> Place {
-    Place {
-        directory: directory.into(),
-        form,
-        config_name: name.map(str::to_owned),
-    }
+    Place { directory: directory.into(), form, config_name: name.map(str::to_owned) }
 }
 
 #[test]
 fn places_are_those_of_the_specification() {
     for (path, expected) in [
-        (
-            ".devcontainer/devcontainer.json",
-            Some(place("", Form::Folder, None)),
-        ),
+        (".devcontainer/devcontainer.json", Some(place("", Form::Folder, None))),
         (".devcontainer.json", Some(place("", Form::DotFile, None))),
-        (
-            ".devcontainer/web/devcontainer.json",
-            Some(place("", Form::Named, Some("web"))),
-        ),
+        (".devcontainer/web/devcontainer.json", Some(place("", Form::Named, Some("web")))),
         ("a/b/.devcontainer.json", Some(place("a/b", Form::DotFile, None))),
-        (
-            "a/b/.devcontainer/devcontainer.json",
-            Some(place("a/b", Form::Folder, None)),
-        ),
-        (
-            "a/b/.devcontainer/web/devcontainer.json",
-            Some(place("a/b", Form::Named, Some("web"))),
-        ),
+        ("a/b/.devcontainer/devcontainer.json", Some(place("a/b", Form::Folder, None))),
+        ("a/b/.devcontainer/web/devcontainer.json", Some(place("a/b", Form::Named, Some("web")))),
         (
             ".devcontainer/.devcontainer/devcontainer.json",
             Some(place("", Form::Named, Some(".devcontainer"))),
@@ -86,10 +60,7 @@ fn places_are_those_of_the_specification() {
 #[test]
 fn b003_no_configuration_is_an_empty_answer() {
     assert_eq!(found(&[]), Discovery::default());
-    assert_eq!(
-        found(&[file("README.md"), file(".devcontainer/Dockerfile")]),
-        Discovery::default()
-    );
+    assert_eq!(found(&[file("README.md"), file(".devcontainer/Dockerfile")]), Discovery::default());
 }
 
 #[test]
@@ -99,28 +70,11 @@ fn b004_named_configurations_in_order_of_precedence() {
         file(".devcontainer/api/devcontainer.json"),
         file(".devcontainer/a/b/devcontainer.json"),
     ];
-    assert_eq!(
-        paths(&named),
-        [
-            ".devcontainer/api/devcontainer.json",
-            ".devcontainer/web/devcontainer.json"
-        ]
-    );
-    let names: Vec<_> = found(&named)
-        .configurations
-        .into_iter()
-        .map(|c| c.place.config_name)
-        .collect();
+    assert_eq!(paths(&named), [".devcontainer/api/devcontainer.json", ".devcontainer/web/devcontainer.json"]);
+    let names: Vec<_> = found(&named).configurations.into_iter().map(|c| c.place.config_name).collect();
     assert_eq!(names, [Some("api".to_owned()), Some("web".to_owned())]);
 
-    let all = [
-        &named[..],
-        &[
-            file(".devcontainer.json"),
-            file(".devcontainer/devcontainer.json"),
-        ],
-    ]
-    .concat();
+    let all = [&named[..], &[file(".devcontainer.json"), file(".devcontainer/devcontainer.json")]].concat();
     let expected = [
         ".devcontainer/devcontainer.json",
         ".devcontainer.json",
@@ -130,10 +84,7 @@ fn b004_named_configurations_in_order_of_precedence() {
     assert_eq!(paths(&all), expected);
     assert_eq!(paths(&all.iter().rev().copied().collect::<Vec<_>>()), expected);
     let discovery = found(&all);
-    let web = discovery
-        .in_directory("")
-        .find(|c| c.place.config_name.as_deref() == Some("web"))
-        .unwrap();
+    let web = discovery.in_directory("").find(|c| c.place.config_name.as_deref() == Some("web")).unwrap();
     assert_eq!(web.config_path, expected[3]);
 }
 
@@ -146,11 +97,7 @@ fn any_folder_may_have_one_and_a_folder_comes_before_those_in_it() {
         file("a/.devcontainer.json"),
         file(".devcontainer.json"),
     ];
-    let directories: Vec<_> = found(&entries)
-        .configurations
-        .into_iter()
-        .map(|c| c.place.directory)
-        .collect();
+    let directories: Vec<_> = found(&entries).configurations.into_iter().map(|c| c.place.directory).collect();
     assert_eq!(directories, ["", "a", "a/z", "a-b", "b"]);
 }
 
@@ -163,22 +110,12 @@ fn b005_dependencies_aren_t_looked_into_and_the_walk_is_bounded() {
         })
         .collect();
     let mut entries: Vec<Entry<'_>> = modules.iter().map(|path| file(path)).collect();
-    entries.extend([
-        link("loop", "."),
-        link("services/loop", ".."),
-        file("services/api/.devcontainer.json"),
-    ]);
+    entries.extend([link("loop", "."), link("services/loop", ".."), file("services/api/.devcontainer.json")]);
     let visited = std::cell::Cell::new(0_usize);
-    let counted = entries
-        .iter()
-        .copied()
-        .inspect(|_| visited.set(visited.get() + 1));
+    let counted = entries.iter().copied().inspect(|_| visited.set(visited.get() + 1));
     let discovery = discover(counted, &Options::default());
     assert_eq!(discovery.configurations.len(), 1);
-    assert_eq!(
-        discovery.configurations[0].config_path,
-        "services/api/.devcontainer.json"
-    );
+    assert_eq!(discovery.configurations[0].config_path, "services/api/.devcontainer.json");
     assert!(visited.get() <= 4 * entries.len(), "{}", visited.get());
 
     let options = Options::default();
@@ -199,20 +136,12 @@ fn b005_dependencies_aren_t_looked_into_and_the_walk_is_bounded() {
 
 #[test]
 fn b005_more_than_the_limit_keeps_the_nearest_and_says_how_many_more() {
-    let many: Vec<String> = (0..700)
-        .map(|i| format!("a/x{i:03}/.devcontainer.json"))
-        .collect();
+    let many: Vec<String> = (0..700).map(|i| format!("a/x{i:03}/.devcontainer.json")).collect();
     let mut entries: Vec<Entry<'_>> = many.iter().map(|path| file(path)).collect();
     entries.push(file("z/.devcontainer.json"));
     let discovery = found(&entries);
-    assert_eq!(
-        (discovery.configurations.len(), discovery.omitted),
-        (MAX_CONFIGURATIONS, 201)
-    );
-    assert_eq!(
-        discovery.configurations.last().unwrap().config_path,
-        "z/.devcontainer.json"
-    );
+    assert_eq!((discovery.configurations.len(), discovery.omitted), (MAX_CONFIGURATIONS, 201));
+    assert_eq!(discovery.configurations.last().unwrap().config_path, "z/.devcontainer.json");
 }
 
 #[test]
@@ -247,10 +176,7 @@ fn globs_of_the_user() {
         (".devcontainer/old", vec![0, 1, 2]),
         ("{old,fixtures}", vec![1, 2]),
     ] {
-        let options = Options {
-            exclusions: Exclusions::new(&[glob]).unwrap(),
-            ..Options::default()
-        };
+        let options = Options { exclusions: Exclusions::new(&[glob]).unwrap(), ..Options::default() };
         let configurations = discover(entries.iter().copied(), &options).configurations;
         let left: Vec<_> = configurations.into_iter().map(|c| c.config_path).collect();
         let expected: Vec<_> = expected.into_iter().map(|i: usize| tree[i]).collect();
@@ -261,22 +187,10 @@ fn globs_of_the_user() {
 #[test]
 fn a_glob_that_isn_t_one_is_named() {
     let error = Exclusions::new(&["ok", "a[b"]).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "\"a[b\" isn't a glob: unclosed character class; missing ']'"
-    );
-    assert!(matches!(
-        Exclusions::new(&["/"]),
-        Err(ExclusionError::Invalid { .. })
-    ));
-    assert!(matches!(
-        Exclusions::new(&["x".repeat(257)]),
-        Err(ExclusionError::TooLong { .. })
-    ));
-    assert!(matches!(
-        Exclusions::new(&vec!["x"; 101]),
-        Err(ExclusionError::TooMany { count: 101 })
-    ));
+    assert_eq!(error.to_string(), "\"a[b\" isn't a glob: unclosed character class; missing ']'");
+    assert!(matches!(Exclusions::new(&["/"]), Err(ExclusionError::Invalid { .. })));
+    assert!(matches!(Exclusions::new(&["x".repeat(257)]), Err(ExclusionError::TooLong { .. })));
+    assert!(matches!(Exclusions::new(&vec!["x"; 101]), Err(ExclusionError::TooMany { count: 101 })));
 }
 
 #[test]
@@ -287,23 +201,15 @@ fn depth_is_counted_from_the_root() {
         file("a/b/.devcontainer/x/devcontainer.json"),
     ];
     for (max_depth, expected) in [(0, 1), (1, 2), (2, 3)] {
-        let options = Options {
-            max_depth,
-            ..Options::default()
-        };
-        assert_eq!(
-            discover(entries.iter().copied(), &options).configurations.len(),
-            expected
-        );
+        let options = Options { max_depth, ..Options::default() };
+        assert_eq!(discover(entries.iter().copied(), &options).configurations.len(), expected);
     }
 }
 
 #[test]
 fn b005_links_of_a_hostile_tree_cost_no_more_than_their_number() {
     let links: Vec<String> = (0..20_000).map(|i| format!("p{i}/.devcontainer")).collect();
-    let names: Vec<String> = (0..20_000)
-        .map(|i| format!("cfg/n{i}/devcontainer.json"))
-        .collect();
+    let names: Vec<String> = (0..20_000).map(|i| format!("cfg/n{i}/devcontainer.json")).collect();
     let chain: Vec<(String, String)> = (0..2000)
         .map(|i| {
             (
@@ -326,50 +232,21 @@ fn b005_links_of_a_hostile_tree_cost_no_more_than_their_number() {
 fn b006_a_link_inside_is_followed() {
     let linked = |target: &str| ConfigFile::Linked(target.to_owned());
     for (entries, expected) in [
+        (vec![link(".devcontainer.json", "cfg/dev.json"), file("cfg/dev.json")], linked("cfg/dev.json")),
+        (vec![link("a/.devcontainer.json", "../cfg/dev.json"), file("cfg/dev.json")], linked("cfg/dev.json")),
+        (vec![link("a/.devcontainer.json", "x"), link("a/x", "./y"), file("a/y")], linked("a/y")),
         (
-            vec![link(".devcontainer.json", "cfg/dev.json"), file("cfg/dev.json")],
-            linked("cfg/dev.json"),
-        ),
-        (
-            vec![
-                link("a/.devcontainer.json", "../cfg/dev.json"),
-                file("cfg/dev.json"),
-            ],
-            linked("cfg/dev.json"),
-        ),
-        (
-            vec![link("a/.devcontainer.json", "x"), link("a/x", "./y"), file("a/y")],
-            linked("a/y"),
-        ),
-        (
-            vec![
-                link(".devcontainer.json", "l/dev.json"),
-                link("l", "a/b"),
-                file("a/b/dev.json"),
-            ],
+            vec![link(".devcontainer.json", "l/dev.json"), link("l", "a/b"), file("a/b/dev.json")],
             linked("a/b/dev.json"),
         ),
         (
-            vec![
-                link(".devcontainer.json", "l/../dev.json"),
-                link("l", "a/b"),
-                file("a/dev.json"),
-            ],
+            vec![link(".devcontainer.json", "l/../dev.json"), link("l", "a/b"), file("a/dev.json")],
             linked("a/dev.json"),
         ),
+        (vec![link(".devcontainer", "cfg"), file("cfg/devcontainer.json")], linked("cfg/devcontainer.json")),
+        (vec![link(".devcontainer", "."), file("devcontainer.json")], linked("devcontainer.json")),
         (
-            vec![link(".devcontainer", "cfg"), file("cfg/devcontainer.json")],
-            linked("cfg/devcontainer.json"),
-        ),
-        (
-            vec![link(".devcontainer", "."), file("devcontainer.json")],
-            linked("devcontainer.json"),
-        ),
-        (
-            vec![
-                link("a/.devcontainer", "../cfg"),
-                file("cfg/web/devcontainer.json"),
-            ],
+            vec![link("a/.devcontainer", "../cfg"), file("cfg/web/devcontainer.json")],
             linked("cfg/web/devcontainer.json"),
         ),
         (
@@ -377,11 +254,7 @@ fn b006_a_link_inside_is_followed() {
             linked("cfg/devcontainer.json"),
         ),
         (
-            vec![
-                link(".devcontainer", "c"),
-                link("c/devcontainer.json", "d.json"),
-                file("c/d.json"),
-            ],
+            vec![link(".devcontainer", "c"), link("c/devcontainer.json", "d.json"), file("c/d.json")],
             linked("c/d.json"),
         ),
     ] {
@@ -394,25 +267,11 @@ fn b006_a_link_inside_is_followed() {
 
 #[test]
 fn b006_a_link_that_leaves_is_refused_and_nothing_of_its_target_is_told() {
-    for target in [
-        "../../etc/passwd",
-        "/etc/passwd",
-        "a/../../x",
-        "..",
-        ".git/config",
-        "sub/.git/config",
-    ] {
-        let discovery = found(&[
-            link(".devcontainer.json", target),
-            file(".git/config"),
-            file("sub/.git/config"),
-        ]);
+    for target in ["../../etc/passwd", "/etc/passwd", "a/../../x", "..", ".git/config", "sub/.git/config"] {
+        let discovery =
+            found(&[link(".devcontainer.json", target), file(".git/config"), file("sub/.git/config")]);
         let configuration = &discovery.configurations[0];
-        assert_eq!(
-            configuration.file,
-            ConfigFile::Refused(Refusal::PathEscapesWorkspace),
-            "{target:?}"
-        );
+        assert_eq!(configuration.file, ConfigFile::Refused(Refusal::PathEscapesWorkspace), "{target:?}");
         assert_eq!(configuration.read_path(), None);
         let problem = configuration.problem().unwrap();
         assert_eq!(problem.reason, Reason::PathEscapesWorkspace);
@@ -420,58 +279,27 @@ fn b006_a_link_that_leaves_is_refused_and_nothing_of_its_target_is_told() {
         assert_eq!(problem.to_string().lines().count(), 1);
     }
     let folder = found(&[link("a/.devcontainer", "../../x")]);
-    assert_eq!(
-        folder.configurations[0].config_path,
-        "a/.devcontainer/devcontainer.json"
-    );
-    assert_eq!(
-        folder.configurations[0].file,
-        ConfigFile::Refused(Refusal::PathEscapesWorkspace)
-    );
+    assert_eq!(folder.configurations[0].config_path, "a/.devcontainer/devcontainer.json");
+    assert_eq!(folder.configurations[0].file, ConfigFile::Refused(Refusal::PathEscapesWorkspace));
 }
 
 #[test]
 fn b006_a_link_to_nothing_to_a_folder_or_to_itself() {
     for (entries, refusal) in [
-        (
-            vec![link(".devcontainer.json", "gone.json")],
-            Refusal::LinkTargetMissing,
-        ),
-        (
-            vec![link(".devcontainer.json", "cfg"), file("cfg/x")],
-            Refusal::NotAFile,
-        ),
-        (
-            vec![link(".devcontainer.json", "."), file("cfg/x")],
-            Refusal::NotAFile,
-        ),
-        (
-            vec![link(".devcontainer.json", ".devcontainer.json")],
-            Refusal::LinkCycle,
-        ),
-        (
-            vec![link(".devcontainer.json", "b"), link("b", ".devcontainer.json")],
-            Refusal::LinkCycle,
-        ),
+        (vec![link(".devcontainer.json", "gone.json")], Refusal::LinkTargetMissing),
+        (vec![link(".devcontainer.json", "cfg"), file("cfg/x")], Refusal::NotAFile),
+        (vec![link(".devcontainer.json", "."), file("cfg/x")], Refusal::NotAFile),
+        (vec![link(".devcontainer.json", ".devcontainer.json")], Refusal::LinkCycle),
+        (vec![link(".devcontainer.json", "b"), link("b", ".devcontainer.json")], Refusal::LinkCycle),
         (vec![link(".devcontainer", ".devcontainer")], Refusal::LinkCycle),
     ] {
         let configurations = found(&entries).configurations;
         assert_eq!(configurations.len(), 1, "{entries:?}");
-        assert_eq!(
-            configurations[0].file,
-            ConfigFile::Refused(refusal),
-            "{entries:?}"
-        );
+        assert_eq!(configurations[0].file, ConfigFile::Refused(refusal), "{entries:?}");
     }
     assert_eq!(paths(&[link(".devcontainer", "empty"), file("empty/x")]), [""; 0]);
-    assert_eq!(
-        paths(&[link(".devcontainer/Dockerfile", "/etc/Dockerfile")]),
-        [""; 0]
-    );
-    let directory = Entry {
-        path: ".devcontainer.json",
-        kind: EntryKind::Directory,
-    };
+    assert_eq!(paths(&[link(".devcontainer/Dockerfile", "/etc/Dockerfile")]), [""; 0]);
+    let directory = Entry { path: ".devcontainer.json", kind: EntryKind::Directory };
     assert_eq!(paths(&[directory]), [""; 0]);
 }
 
@@ -479,10 +307,7 @@ fn b006_a_link_to_nothing_to_a_folder_or_to_itself() {
 fn a_long_path_is_refused_not_lost() {
     let long = format!("{}/.devcontainer.json", "x".repeat(MAX_PATH_BYTES));
     let discovery = found(&[file(&long)]);
-    assert_eq!(
-        discovery.configurations[0].file,
-        ConfigFile::Refused(Refusal::PathTooLong)
-    );
+    assert_eq!(discovery.configurations[0].file, ConfigFile::Refused(Refusal::PathTooLong));
 }
 
 proptest! {

@@ -31,16 +31,9 @@ pub(super) fn document(text: &str) -> Result<Document, JsoncError> {
     let parsed = jsonc_parser::parse_to_ast(text, &CollectOptions::default(), &OPTIONS)
         .map_err(|error| syntax_error(text, &error))?;
     let Some(root) = parsed.value else {
-        return Err(JsoncError {
-            kind: JsoncErrorKind::Empty,
-            position: position_in(text, 0),
-        });
+        return Err(JsoncError { kind: JsoncErrorKind::Empty, position: position_in(text, 0) });
     };
-    let mut converter = Converter {
-        text,
-        path: Vec::new(),
-        duplicates: Vec::new(),
-    };
+    let mut converter = Converter { text, path: Vec::new(), duplicates: Vec::new() };
     let (value, node) = converter.value(&root, root.start())?;
     Ok(Document {
         value,
@@ -68,14 +61,7 @@ impl Converter<'_> {
             ast::Value::Array(array) => self.array(array)?,
             ast::Value::Object(object) => self.object(object)?,
         };
-        Ok((
-            converted,
-            Node {
-                key,
-                value: start,
-                children,
-            },
-        ))
+        Ok((converted, Node { key, value: start, children }))
     }
 
     fn array(&mut self, array: &ast::Array<'_>) -> Result<(Value, Children), JsoncError> {
@@ -106,10 +92,7 @@ impl Converter<'_> {
             let (value, node) = self.value(&property.value, start)?;
             if values.insert(name.clone(), value).is_some() && self.duplicates.len() < MAX_DUPLICATES {
                 let position = position_in(self.text, start);
-                self.duplicates.push(DuplicateKey {
-                    pointer: self.pointer(),
-                    position,
-                });
+                self.duplicates.push(DuplicateKey { pointer: self.pointer(), position });
             }
             self.path.pop();
             nodes.insert(name.into_boxed_str(), node);
@@ -118,11 +101,7 @@ impl Converter<'_> {
     }
 
     fn enter(&self, start: usize) -> Result<(), JsoncError> {
-        if self.path.len() >= MAX_DEPTH {
-            Err(self.error(JsoncErrorKind::TooDeep, start))
-        } else {
-            Ok(())
-        }
+        if self.path.len() >= MAX_DEPTH { Err(self.error(JsoncErrorKind::TooDeep, start)) } else { Ok(()) }
     }
 
     fn string(&self, literal: &ast::StringLit<'_>) -> Result<String, JsoncError> {
@@ -152,10 +131,7 @@ impl Converter<'_> {
     }
 
     fn error(&self, kind: JsoncErrorKind, offset: usize) -> JsoncError {
-        JsoncError {
-            kind,
-            position: position_in(self.text, offset),
-        }
+        JsoncError { kind, position: position_in(self.text, offset) }
     }
 }
 
@@ -168,21 +144,13 @@ fn syntax_error(text: &str, error: &ParseError) -> JsoncError {
         ParseErrorKind::String(ParseStringErrorKind::UnterminatedStringLiteral) => {
             JsoncErrorKind::LineBreakInString
         }
-        other => JsoncErrorKind::Syntax {
-            message: lower_first(&other.to_string()),
-        },
+        other => JsoncErrorKind::Syntax { message: lower_first(&other.to_string()) },
     };
-    JsoncError {
-        kind,
-        position: position_in(text, error.range().start),
-    }
+    JsoncError { kind, position: position_in(text, error.range().start) }
 }
 
 /// Messages of ours begin in lower case.
 fn lower_first(message: &str) -> String {
     let mut chars = message.chars();
-    chars
-        .next()
-        .map(|first| first.to_lowercase().chain(chars).collect())
-        .unwrap_or_default()
+    chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }

@@ -31,11 +31,7 @@ pub(super) enum Children {
 
 impl Positions {
     pub(super) fn new(text: &str, root: Node) -> Self {
-        Self {
-            text: text.to_owned(),
-            line_starts: line_starts(text),
-            root,
-        }
+        Self { text: text.to_owned(), line_starts: line_starts(text), root }
     }
 
     pub(super) fn value(&self, pointer: &str) -> Position {
@@ -81,10 +77,7 @@ fn locate(text: &str, line_starts: &[usize], offset: usize) -> Position {
     let line = line_starts.partition_point(|start| *start <= offset).max(1);
     let start = line_starts.get(line - 1).copied().unwrap_or(0);
     let column = text.get(start..offset).map_or(0, |before| before.chars().count());
-    Position {
-        line: saturate(line),
-        column: saturate(column + 1),
-    }
+    Position { line: saturate(line), column: saturate(column + 1) }
 }
 
 fn line_starts(text: &str) -> Vec<usize> {
@@ -94,9 +87,7 @@ fn line_starts(text: &str) -> Vec<usize> {
         b'\r' if bytes.get(index + 1) != Some(&b'\n') => Some(index + 1),
         _ => None,
     };
-    std::iter::once(0)
-        .chain(bytes.iter().enumerate().filter_map(ends_line))
-        .collect()
+    std::iter::once(0).chain(bytes.iter().enumerate().filter_map(ends_line)).collect()
 }
 
 fn saturate(number: usize) -> u32 {

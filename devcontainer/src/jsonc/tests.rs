@@ -9,27 +9,16 @@ fn error(bytes: impl AsRef<[u8]>) -> (JsoncErrorKind, u32, u32) {
 }
 
 fn syntax(message: &str) -> JsoncErrorKind {
-    JsoncErrorKind::Syntax {
-        message: message.to_owned(),
-    }
+    JsoncErrorKind::Syntax { message: message.to_owned() }
 }
 
 #[test]
 fn b001_comments_and_trailing_commas() {
     let text = "{ // c\n\"image\":\"deb\", /* x */ \"containerEnv\":{\"A\":\"1\",\"U\":\"http://h/*x*/\"}, }";
     let document = parse_object(text.as_bytes()).unwrap();
-    assert_eq!(
-        document.value(),
-        &json!({"image": "deb", "containerEnv": {"A": "1", "U": "http://h/*x*/"}})
-    );
-    assert_eq!(
-        document.position("/containerEnv/A"),
-        Position { line: 2, column: 44 }
-    );
-    assert_eq!(
-        document.key_position("/containerEnv/A"),
-        Position { line: 2, column: 40 }
-    );
+    assert_eq!(document.value(), &json!({"image": "deb", "containerEnv": {"A": "1", "U": "http://h/*x*/"}}));
+    assert_eq!(document.position("/containerEnv/A"), Position { line: 2, column: 44 });
+    assert_eq!(document.key_position("/containerEnv/A"), Position { line: 2, column: 40 });
 }
 
 #[test]
@@ -65,11 +54,7 @@ fn b003_empty_and_null_are_invalid_and_never_a_panic() {
         ("1", "a number"),
         ("true", "true or false"),
     ] {
-        assert_eq!(
-            error(bytes),
-            (JsoncErrorKind::NotAnObject { found: found.into() }, 1, 1),
-            "{bytes:?}"
-        );
+        assert_eq!(error(bytes), (JsoncErrorKind::NotAnObject { found: found.into() }, 1, 1), "{bytes:?}");
     }
     assert_eq!(error("// c\n  null").1, 2);
     assert_eq!(parse_object(b"{}").unwrap().value(), &json!({}));
@@ -87,19 +72,9 @@ fn what_the_reference_only_recovers_from_is_refused() {
         ("{\"a\":0x1}", syntax("hexadecimal numbers are not allowed"), 1, 6),
         ("{\"a\":+1}", syntax("unary plus on numbers is not allowed"), 1, 6),
         ("{\"a\":01}", syntax("expected comma"), 1, 7),
-        (
-            "{\"a\":.5}",
-            syntax("leading or trailing decimal points on numbers are not allowed"),
-            1,
-            6,
-        ),
+        ("{\"a\":.5}", syntax("leading or trailing decimal points on numbers are not allowed"), 1, 6),
         ("{\"a\":NaN}", syntax("unexpected token"), 1, 6),
-        (
-            "{} {}",
-            syntax("text cannot contain more than one JSON value"),
-            1,
-            4,
-        ),
+        ("{} {}", syntax("text cannot contain more than one JSON value"), 1, 4),
         ("{\"a\":\"\\x41\"}", syntax("invalid escape"), 1, 7),
         ("{\"a\":\"b\nc\"}", JsoncErrorKind::LineBreakInString, 1, 6),
         ("{\"a\":\"b", JsoncErrorKind::LineBreakInString, 1, 6),
@@ -140,22 +115,13 @@ fn pointers_are_escaped_and_fall_back_to_the_ancestor() {
 fn of_a_duplicate_key_the_last_value_counts_and_it_is_listed() {
     let document = parse_object(b"{\"a\": 1, \"b\": {\"c\": 1, \"c\": 2},\n \"a\": 3}").unwrap();
     assert_eq!(document.value(), &json!({"a": 3, "b": {"c": 2}}));
-    assert_eq!(
-        document.value().as_object().unwrap().keys().collect::<Vec<_>>(),
-        ["a", "b"]
-    );
-    let listed: Vec<_> = document
-        .duplicates()
-        .iter()
-        .map(|d| (d.pointer.as_str(), d.position.line))
-        .collect();
+    assert_eq!(document.value().as_object().unwrap().keys().collect::<Vec<_>>(), ["a", "b"]);
+    let listed: Vec<_> =
+        document.duplicates().iter().map(|d| (d.pointer.as_str(), d.position.line)).collect();
     assert_eq!(listed, [("/b/c", 1), ("/a", 2)]);
     assert_eq!(document.position("/a"), Position { line: 2, column: 7 });
     let many = format!("{{{}}}", "\"a\":1,".repeat(500));
-    assert_eq!(
-        parse_object(many.as_bytes()).unwrap().duplicates().len(),
-        MAX_DUPLICATES
-    );
+    assert_eq!(parse_object(many.as_bytes()).unwrap().duplicates().len(), MAX_DUPLICATES);
 }
 
 #[test]
@@ -164,10 +130,7 @@ fn encodings_other_than_utf8_are_named() {
     assert_eq!(error(&utf16).0, JsoncErrorKind::Utf16);
     let utf16: Vec<u8> = "\u{feff}{}".encode_utf16().flat_map(u16::to_be_bytes).collect();
     assert_eq!(error(&utf16).0, JsoncErrorKind::Utf16);
-    assert_eq!(
-        error(b"{\n \"\xC3\xA9\xFF\": 1}"),
-        (JsoncErrorKind::NotUtf8, 2, 4)
-    );
+    assert_eq!(error(b"{\n \"\xC3\xA9\xFF\": 1}"), (JsoncErrorKind::NotUtf8, 2, 4));
 }
 
 #[test]
@@ -175,17 +138,11 @@ fn limits_hold_at_their_edge() {
     let sized = |size: usize| format!("{{\"a\":\"{}\"}}", "x".repeat(size - 8)).into_bytes();
     assert_eq!(sized(MAX_BYTES).len(), MAX_BYTES);
     assert!(parse_object(&sized(MAX_BYTES)).is_ok());
-    assert_eq!(
-        error(sized(MAX_BYTES + 1)).0,
-        JsoncErrorKind::TooLarge { bytes: MAX_BYTES + 1 }
-    );
+    assert_eq!(error(sized(MAX_BYTES + 1)).0, JsoncErrorKind::TooLarge { bytes: MAX_BYTES + 1 });
 
     let nested = |depth: usize| format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
     assert!(parse_object(nested(MAX_DEPTH).as_bytes()).is_ok());
-    assert_eq!(
-        error(nested(MAX_DEPTH + 1)),
-        (JsoncErrorKind::TooDeep, 1, 64 * 5 + 1)
-    );
+    assert_eq!(error(nested(MAX_DEPTH + 1)), (JsoncErrorKind::TooDeep, 1, 64 * 5 + 1));
     for depth in [300, 1000, MAX_BYTES / 6] {
         assert_eq!(error(nested(depth)).0, JsoncErrorKind::TooDeep, "{depth}");
     }
@@ -256,15 +213,12 @@ fn json_value() -> impl Strategy<Value = Value> {
 
 fn leaves(value: &Value, pointer: String) -> Vec<(String, &Value)> {
     match value {
-        Value::Array(elements) => elements
-            .iter()
-            .enumerate()
-            .flat_map(|(i, e)| leaves(e, format!("{pointer}/{i}")))
-            .collect(),
-        Value::Object(members) => members
-            .iter()
-            .flat_map(|(k, v)| leaves(v, format!("{pointer}/{}", pointer_token(k))))
-            .collect(),
+        Value::Array(elements) => {
+            elements.iter().enumerate().flat_map(|(i, e)| leaves(e, format!("{pointer}/{i}"))).collect()
+        }
+        Value::Object(members) => {
+            members.iter().flat_map(|(k, v)| leaves(v, format!("{pointer}/{}", pointer_token(k)))).collect()
+        }
         leaf => vec![(pointer, leaf)],
     }
 }

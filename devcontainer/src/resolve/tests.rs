@@ -29,16 +29,8 @@ fn the_workspace_folder_has_the_default_of_the_specification() {
             "/workspaces/shop/services/api",
         ),
         (".devcontainer.json", r#"{"image":"d"}"#, "/workspaces/shop"),
-        (
-            ".devcontainer.json",
-            r#"{"image":"d","workspaceFolder":""}"#,
-            "/workspaces/shop",
-        ),
-        (
-            FILE,
-            r#"{"image":"d","workspaceFolder":"/w/${localWorkspaceFolderBasename}"}"#,
-            "/w/shop",
-        ),
+        (".devcontainer.json", r#"{"image":"d","workspaceFolder":""}"#, "/workspaces/shop"),
+        (FILE, r#"{"image":"d","workspaceFolder":"/w/${localWorkspaceFolderBasename}"}"#, "/w/shop"),
         (FILE, r#"{"dockerComposeFile":"c","service":"s"}"#, "/"),
         (
             FILE,
@@ -48,16 +40,9 @@ fn the_workspace_folder_has_the_default_of_the_specification() {
     ] {
         let document = jsonc::parse_object(text.as_bytes()).unwrap();
         let resolution = resolve(file, &document, &inputs());
-        assert_eq!(
-            resolution.workspace_folder.as_deref(),
-            Some(expected),
-            "{file} {text}"
-        );
+        assert_eq!(resolution.workspace_folder.as_deref(), Some(expected), "{file} {text}");
     }
-    let above = Inputs {
-        workspace_folder: Some("/mine".into()),
-        ..inputs()
-    };
+    let above = Inputs { workspace_folder: Some("/mine".into()), ..inputs() };
     let text = br#"{"image":"d","workspaceFolder":"/w","containerEnv":{"W":"${containerWorkspaceFolder}"}}"#;
     let resolution = resolve(FILE, &jsonc::parse_object(text).unwrap(), &above);
     assert_eq!(resolution.workspace_folder.as_deref(), Some("/mine"));
@@ -74,22 +59,14 @@ fn variables_reach_every_property() {
     );
     assert_eq!(resolution.diagnostics, []);
     let config = resolution.config.unwrap();
-    assert_eq!(
-        config.source,
-        config::Source::Image {
-            image: "registry.example:5000/base:1".into()
-        }
-    );
+    assert_eq!(config.source, config::Source::Image { image: "registry.example:5000/base:1".into() });
     assert_eq!(config.remote_user.as_deref(), Some("t"));
     assert_eq!(config.container_env["W"], "/workspaces/shop/services/api");
     assert_eq!(config.container_env["P"], "${containerEnv:PATH}");
     assert_eq!(config.mounts[0].target, "/workspaces/shop/services/api/x");
     assert_eq!(config.mounts[0].source.as_ref().unwrap().len(), 2 + 52);
     let command = config::Command::Exec(vec!["echo".into(), "/src/shop".into()]);
-    let named = config::NamedCommand {
-        name: "a".into(),
-        command,
-    };
+    let named = config::NamedCommand { name: "a".into(), command };
     assert_eq!(
         config.lifecycle[&config::LifecycleHook::PostCreateCommand],
         config::LifecycleCommand::Parallel(vec![named])
@@ -108,15 +85,9 @@ fn what_a_variable_became_is_judged() {
 #[test]
 fn a_variable_without_a_name_and_a_broken_configuration_have_no_result() {
     let resolution = resolved(r#"{"image":"d","containerEnv":{"A":"${localEnv}"}}"#);
-    assert_eq!(
-        (resolution.config, resolution.diagnostics[0].reason),
-        (None, Reason::InvalidVariable)
-    );
+    assert_eq!((resolution.config, resolution.diagnostics[0].reason), (None, Reason::InvalidVariable));
     let resolution = resolved(r#"{"init":true}"#);
-    assert_eq!(
-        (resolution.config, resolution.diagnostics[0].reason),
-        (None, Reason::NoSource)
-    );
+    assert_eq!((resolution.config, resolution.diagnostics[0].reason), (None, Reason::NoSource));
 }
 
 #[test]

@@ -15,10 +15,8 @@ const LENGTH: usize = 52;
 pub fn devcontainer_id(labels: &BTreeMap<String, String>) -> String {
     let mut sorted: Vec<(&String, &String)> = labels.iter().collect();
     sorted.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
-    let members: serde_json::Map<String, serde_json::Value> = sorted
-        .into_iter()
-        .map(|(key, value)| (key.clone(), value.clone().into()))
-        .collect();
+    let members: serde_json::Map<String, serde_json::Value> =
+        sorted.into_iter().map(|(key, value)| (key.clone(), value.clone().into())).collect();
     let digest = Sha256::digest(serde_json::Value::Object(members).to_string().as_bytes());
     base32(&digest)
 }
@@ -30,10 +28,7 @@ fn base32(bytes: &[u8]) -> String {
         None => 0,
     };
     let digit = |place: usize| (0..5).fold(0, |sum, i| sum | (bit(place * 5 + i) << i));
-    (0..LENGTH)
-        .rev()
-        .map(|place| char::from(DIGITS[usize::from(digit(place))]))
-        .collect()
+    (0..LENGTH).rev().map(|place| char::from(DIGITS[usize::from(digit(place))])).collect()
 }
 
 #[cfg(test)]
@@ -41,25 +36,16 @@ mod tests {
     use super::*;
 
     fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs
-            .iter()
-            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-            .collect()
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
     }
 
     #[test]
     fn is_that_of_the_reference_tool() {
         let labels = labels(&[
             ("devcontainer.local_folder", "/home/user/app"),
-            (
-                "devcontainer.config_file",
-                "/home/user/app/.devcontainer/devcontainer.json",
-            ),
+            ("devcontainer.config_file", "/home/user/app/.devcontainer/devcontainer.json"),
         ]);
-        assert_eq!(
-            devcontainer_id(&labels),
-            "1u4mauah40nbl8s2vgfctjaebckqjgnnat0jsn9076k2fqelkbds"
-        );
+        assert_eq!(devcontainer_id(&labels), "1u4mauah40nbl8s2vgfctjaebckqjgnnat0jsn9076k2fqelkbds");
     }
 
     #[test]

@@ -30,9 +30,7 @@ fn next(text: &str) -> (Part<'_>, &str) {
     let mut from = 0;
     while let Some(start) = text[from..].find("${").map(|at| from + at) {
         let inside = start + 2;
-        let end = text[inside..]
-            .find(['}', '\n', '\r', '\u{2028}', '\u{2029}'])
-            .map(|at| inside + at);
+        let end = text[inside..].find(['}', '\n', '\r', '\u{2028}', '\u{2029}']).map(|at| inside + at);
         match end {
             Some(end) if text[end..].starts_with('}') => {
                 if start > 0 {
@@ -42,14 +40,7 @@ fn next(text: &str) -> (Part<'_>, &str) {
                     Some((name, arguments)) => (name, Some(arguments)),
                     None => (&text[inside..end], None),
                 };
-                return (
-                    Part::Variable {
-                        written: &text[..=end],
-                        name,
-                        arguments,
-                    },
-                    &text[end + 1..],
-                );
+                return (Part::Variable { written: &text[..=end], name, arguments }, &text[end + 1..]);
             }
             Some(line_end) => from = line_end,
             None => break,

@@ -5,18 +5,10 @@ use super::*;
 use crate::jsonc;
 
 fn context() -> Context {
-    let env = [
-        ("FOO", "foo"),
-        ("EMPTY", ""),
-        ("REC", "${localEnv:FOO} ${devcontainerId} }"),
-        ("HOME", "/home/u"),
-    ];
+    let env =
+        [("FOO", "foo"), ("EMPTY", ""), ("REC", "${localEnv:FOO} ${devcontainerId} }"), ("HOME", "/home/u")];
     Context {
-        local_env: Some(
-            env.iter()
-                .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-                .collect(),
-        ),
+        local_env: Some(env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()),
         local_workspace_folder: Some("/src/shop/".into()),
         container_workspace_folder: Some("/workspaces/shop/api".into()),
         devcontainer_id: Some("0id".into()),
@@ -61,10 +53,7 @@ fn is_what_the_reference_tool_does() {
 
 #[test]
 fn b012_the_whole_default_is_kept() {
-    assert_eq!(
-        replaced("${localEnv:NOPE:https://idx.test:8443/simple}"),
-        "https://idx.test:8443/simple"
-    );
+    assert_eq!(replaced("${localEnv:NOPE:https://idx.test:8443/simple}"), "https://idx.test:8443/simple");
     assert_eq!(replaced("${localEnv:NOPE:}"), "");
     assert_eq!(replaced("${localEnv:NOPE}"), "");
     assert_eq!(replaced("${localEnv:NOPE::}"), ":");
@@ -78,21 +67,8 @@ fn b013_container_variables_once_the_container_is_known() {
     let document = jsonc::parse_object(text).unwrap();
     let (before, said) = substitute_document("f", &document, &context());
     assert_eq!((before.value(), said.len()), (document.value(), 0));
-    let container_env = Some(
-        [
-            ("T".to_owned(), "blue".to_owned()),
-            ("PATH".into(), "/bin".into()),
-        ]
-        .into(),
-    );
-    let (after, said) = substitute_document(
-        "f",
-        &before,
-        &Context {
-            container_env,
-            ..Context::default()
-        },
-    );
+    let container_env = Some([("T".to_owned(), "blue".to_owned()), ("PATH".into(), "/bin".into())].into());
+    let (after, said) = substitute_document("f", &before, &Context { container_env, ..Context::default() });
     assert_eq!(said, []);
     assert_eq!(
         after.value(),
@@ -109,46 +85,20 @@ fn b014_the_local_environment_is_replaced_in_a_feature_and_the_shell_s_own_synta
     let mut context = context();
     let feature = json!({"containerEnv": {"P2": "/opt/x/bin:${PATH}", "TOK": "${localEnv:TOK}"}});
     let (value, said) = substitute(&feature, &context);
-    assert_eq!(
-        value,
-        json!({"containerEnv": {"P2": "/opt/x/bin:${PATH}", "TOK": ""}})
-    );
-    let unset = Finding::Unset {
-        variable: "${localEnv:TOK}".into(),
-    };
+    assert_eq!(value, json!({"containerEnv": {"P2": "/opt/x/bin:${PATH}", "TOK": ""}}));
+    let unset = Finding::Unset { variable: "${localEnv:TOK}".into() };
     assert_eq!(said, [("/containerEnv/TOK".to_owned(), unset)]);
-    context
-        .local_env
-        .as_mut()
-        .unwrap()
-        .insert("TOK".into(), "t".into());
+    context.local_env.as_mut().unwrap().insert("TOK".into(), "t".into());
     let (value, said) = substitute(&feature, &context);
-    assert_eq!(
-        value,
-        json!({"containerEnv": {"P2": "/opt/x/bin:${PATH}", "TOK": "t"}})
-    );
+    assert_eq!(value, json!({"containerEnv": {"P2": "/opt/x/bin:${PATH}", "TOK": "t"}}));
     assert_eq!(said, []);
 }
 
 #[test]
 fn b015_unknown_text_stays_byte_for_byte_and_no_name_is_an_error() {
     assert_eq!(replaced("${env:HOME}"), "/home/u");
-    for text in [
-        "${foo:bar}",
-        "$HOME",
-        "${{ x }}",
-        "${unclosed",
-        "$",
-        "${",
-        "}",
-        "$}{",
-        "${PATH:-x}",
-    ] {
-        assert_eq!(
-            substitute_text(text, &context()),
-            (text.to_owned(), vec![]),
-            "{text:?}"
-        );
+    for text in ["${foo:bar}", "$HOME", "${{ x }}", "${unclosed", "$", "${", "}", "$}{", "${PATH:-x}"] {
+        assert_eq!(substitute_text(text, &context()), (text.to_owned(), vec![]), "{text:?}");
     }
     for text in ["${localEnv}", "${env}", "${containerEnv}"] {
         let document = jsonc::parse_object(format!("{{\"name\":\n \"{text}\"}}").as_bytes()).unwrap();
@@ -171,47 +121,29 @@ fn an_unset_variable_becomes_empty_and_that_is_said() {
         jsonc::parse_object(b"{\"containerEnv\": {\n \"A\": \"${localEnv:NOPE}${localEnv:FOO}\"}}").unwrap();
     let (value, said) = substitute_document("f", &document, &context());
     assert_eq!(value.value()["containerEnv"]["A"], "foo");
-    assert_eq!(
-        (said[0].severity, said[0].reason),
-        (Severity::Warning, Reason::UnsetVariable)
-    );
-    assert_eq!(
-        (said[0].pointer.as_str(), said[0].position.unwrap().line),
-        ("/containerEnv/A", 2)
-    );
+    assert_eq!((said[0].severity, said[0].reason), (Severity::Warning, Reason::UnsetVariable));
+    assert_eq!((said[0].pointer.as_str(), said[0].position.unwrap().line), ("/containerEnv/A", 2));
 }
 
 #[test]
 fn every_string_value_at_any_depth_and_no_key() {
     let value = json!({"${localEnv:FOO}": ["${localEnv:FOO}", 1, null, {"x": {"y": ["-${localEnv:FOO}"]}}], "n": true});
     let (value, _) = substitute(&value, &context());
-    assert_eq!(
-        value,
-        json!({"${localEnv:FOO}": ["foo", 1, null, {"x": {"y": ["-foo"]}}], "n": true})
-    );
+    assert_eq!(value, json!({"${localEnv:FOO}": ["foo", 1, null, {"x": {"y": ["-foo"]}}], "n": true}));
 }
 
 #[test]
 fn nothing_is_known_nothing_is_replaced() {
     let text = "${localEnv:A}${env:A:b}${containerEnv:A}${localWorkspaceFolder}${containerWorkspaceFolder}${devcontainerId}";
-    assert_eq!(
-        substitute_text(text, &Context::default()),
-        (text.to_owned(), vec![])
-    );
+    assert_eq!(substitute_text(text, &Context::default()), (text.to_owned(), vec![]));
 }
 
 #[test]
 fn the_result_is_bounded_and_the_rest_stays_as_written() {
     let large = "x".repeat(1 << 20);
-    let context = Context {
-        local_env: Some([("L".to_owned(), large)].into()),
-        ..Context::default()
-    };
-    let value = json!([
-        "${localEnv:L}",
-        "${localEnv:L}${localEnv:L}${localEnv:L}${localEnv:L}",
-        "${localEnv:L}"
-    ]);
+    let context = Context { local_env: Some([("L".to_owned(), large)].into()), ..Context::default() };
+    let value =
+        json!(["${localEnv:L}", "${localEnv:L}${localEnv:L}${localEnv:L}${localEnv:L}", "${localEnv:L}"]);
     let (value, said) = substitute(&value, &context);
     assert_eq!(value[0].as_str().unwrap().len(), 1 << 20);
     assert_eq!(value[2], "${localEnv:L}");

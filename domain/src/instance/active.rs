@@ -28,8 +28,7 @@ impl Draft<'_> {
             return self.step(ProvisioningState::Stopping, Reason::PodLost, message);
         }
         self.note_activity();
-        self.effects
-            .push(Effect::Agent(AgentCall::Connect(pod.pod.clone())));
+        self.effects.push(Effect::Agent(AgentCall::Connect(pod.pod.clone())));
         match self.reason_to_stop() {
             Some((reason, message)) => self.stop(&pod, reason, message),
             None => self.unseal(&pod),
@@ -113,10 +112,7 @@ impl Draft<'_> {
         let boot = facts.hello.as_ref().map(|h| h.boot_id.clone());
         let boot = boot.or_else(|| self.status.agent.as_ref().and_then(|a| a.boot_id.clone()));
         if let Some(boot_id) = boot {
-            self.effects.push(Effect::Agent(AgentCall::Seal {
-                pod: pod.pod.clone(),
-                boot_id,
-            }));
+            self.effects.push(Effect::Agent(AgentCall::Seal { pod: pod.pod.clone(), boot_id }));
         }
         // A seal that was refused is tried again: a run may have come and gone.
         let again = after(self.seen.now, std::time::Duration::from_secs(2));
@@ -130,31 +126,20 @@ impl Draft<'_> {
         }
         if let Some(hello) = &self.seen.agent.hello {
             let boot_id = hello.boot_id.clone();
-            self.effects.push(Effect::Agent(AgentCall::Unseal {
-                pod: pod.pod.clone(),
-                boot_id,
-            }));
+            self.effects.push(Effect::Agent(AgentCall::Unseal { pod: pod.pod.clone(), boot_id }));
         }
     }
 
     /// The last use, rounded down to a minute, so that the status is written at most once a minute.
     fn note_activity(&mut self) {
-        let used = if self.seen.demand.active > 0 {
-            Some(self.seen.now)
-        } else {
-            self.seen.demand.last_finished
-        };
+        let used =
+            if self.seen.demand.active > 0 { Some(self.seen.now) } else { self.seen.demand.last_finished };
         let Some(used) = used else { return };
         let minute = used.as_second() - used.as_second().rem_euclid(60);
         let Ok(rounded) = Timestamp::from_second(minute) else {
             return;
         };
-        if self
-            .status
-            .last_activity_time
-            .as_ref()
-            .is_none_or(|t| t.0 < rounded)
-        {
+        if self.status.last_activity_time.as_ref().is_none_or(|t| t.0 < rounded) {
             self.status.last_activity_time = Some(Time(rounded));
         }
     }

@@ -91,17 +91,10 @@ impl Draft<'_> {
         let Some(hello) = &facts.hello else {
             if expired {
                 let last = facts.last_error.as_deref().unwrap_or("no answer");
-                return self.fail(
-                    Reason::AgentUnreachable,
-                    format!("the agent didn't answer: {last}"),
-                );
+                return self.fail(Reason::AgentUnreachable, format!("the agent didn't answer: {last}"));
             }
-            self.effects
-                .push(Effect::Agent(AgentCall::Connect(pod.pod.clone())));
-            return self.wait(
-                Reason::Building,
-                format!("waiting for the agent in pod {}", pod.pod.name),
-            );
+            self.effects.push(Effect::Agent(AgentCall::Connect(pod.pod.clone())));
+            return self.wait(Reason::Building, format!("waiting for the agent in pod {}", pod.pod.name));
         };
         self.status.pod_name = Some(pod.pod.name.clone());
         self.status.pod_uid = Some(pod.pod.uid.clone());
@@ -123,41 +116,27 @@ impl Draft<'_> {
             digest: pod.image.clone(),
             ..drydock_crds::instance::ImageStatus::default()
         });
-        self.step(
-            ProvisioningState::Active,
-            Reason::Active,
-            format!("pod {} runs", pod.pod.name),
-        );
+        self.step(ProvisioningState::Active, Reason::Active, format!("pod {} runs", pod.pod.name));
     }
 
     /// Makes the claims of named volumes, then the pod; never beside an old pod of the same name.
     fn make_pod(&mut self, blueprint: &Blueprint) {
         if let Some(old) = self.seen.pods.first() {
-            return self.wait(
-                Reason::Building,
-                format!("waiting for the old pod {} to be gone", old.pod.name),
-            );
+            return self
+                .wait(Reason::Building, format!("waiting for the old pod {} to be gone", old.pod.name));
         }
         if let Some(conflict) = &self.seen.conflict {
             return self.fail(Reason::NameConflict, conflict.clone());
         }
         let identity = &self.seen.identity;
-        for volume in blueprint
-            .volumes
-            .iter()
-            .filter(|v| !self.seen.volumes.contains(&v.claim_name))
-        {
+        for volume in blueprint.volumes.iter().filter(|v| !self.seen.volumes.contains(&v.claim_name)) {
             let owner = identity.owner.clone();
             let object = claim::volume_claim(&identity.namespace, &volume.claim_name, &identity.name, owner);
             self.effects.push(Effect::Create(Object::of(&object, &())));
         }
         let pod = self.render(blueprint);
-        self.status.inputs_digest = pod
-            .metadata
-            .labels
-            .as_ref()
-            .and_then(|labels| labels.get(label::INPUTS))
-            .cloned();
+        self.status.inputs_digest =
+            pod.metadata.labels.as_ref().and_then(|labels| labels.get(label::INPUTS)).cloned();
         self.effects.push(Effect::Create(Object::of(&pod, &())));
         self.wait(Reason::Building, "its pod is being made");
     }
@@ -182,11 +161,7 @@ impl Draft<'_> {
     /// Digest of what would be started now; absent where nothing could be.
     pub(super) fn present_inputs(&self) -> Option<String> {
         let pod = self.render(self.blueprint()?);
-        pod.metadata
-            .labels
-            .as_ref()
-            .and_then(|labels| labels.get(label::INPUTS))
-            .cloned()
+        pod.metadata.labels.as_ref().and_then(|labels| labels.get(label::INPUTS)).cloned()
     }
 
     /// Stopping: the pod goes; with its object gone the environment is stopped, or has failed if it was sick.
@@ -198,12 +173,7 @@ impl Draft<'_> {
         let deleted = self.seen.pods.iter().filter_map(|p| p.deleting_since).min();
         match deleted.map(|since| after(since, NODE_SILENCE + Duration::from_secs(u64::from(POD_GRACE)))) {
             Some(silent) if self.seen.now >= silent => {
-                let node = self
-                    .seen
-                    .pods
-                    .iter()
-                    .find_map(|p| p.node.clone())
-                    .unwrap_or_default();
+                let node = self.seen.pods.iter().find_map(|p| p.node.clone()).unwrap_or_default();
                 self.wait(
                     Reason::NodeUnreachable,
                     format!("its pod doesn't go: node {node} doesn't confirm it"),
@@ -220,21 +190,14 @@ impl Draft<'_> {
     fn stopped(&mut self) {
         let last = self.status.transitions.last().cloned();
         let because = last.map(|t| t.message).unwrap_or_default();
-        let sick = self
-            .status
-            .transitions
-            .last()
-            .is_some_and(|t| t.reason == Reason::Unhealthy.as_str());
+        let sick = self.status.transitions.last().is_some_and(|t| t.reason == Reason::Unhealthy.as_str());
         self.forget_pod();
         if sick {
             return self.step(ProvisioningState::Failed, Reason::Unhealthy, because);
         }
         let message = format!("{because}; the file system outside volumes was discarded");
         self.step(ProvisioningState::Stopped, Reason::StateDiscarded, message);
-        self.finish_stops(
-            Reason::Done,
-            "stopped; the file system outside volumes was discarded",
-        );
+        self.finish_stops(Reason::Done, "stopped; the file system outside volumes was discarded");
     }
 
     /// Failed: nothing of it stays. It is tried again on request, with other inputs, or, for a new run, when a retry is due.
@@ -242,18 +205,11 @@ impl Draft<'_> {
         self.delete_pods();
         if self.open_stop().is_some() {
             self.forget_pod();
-            self.step(
-                ProvisioningState::Stopped,
-                Reason::Requested,
-                "stopped after a failure",
-            );
+            self.step(ProvisioningState::Stopped, Reason::Requested, "stopped after a failure");
             return self.finish_stops(Reason::Done, "it had failed and is stopped");
         }
         if !self.seen.pods.is_empty() {
-            return self.wait(
-                Reason::StartFailed,
-                "what is left of the failed start is being removed",
-            );
+            return self.wait(Reason::StartFailed, "what is left of the failed start is being removed");
         }
         let inputs = self.present_inputs();
         let changed = inputs.is_some() && inputs != self.status.inputs_digest;
@@ -262,22 +218,14 @@ impl Draft<'_> {
                 let message = "it can't be started as it is: see condition Accepted";
                 return self.handle(label::RETRY, RequestResult::Refused, Reason::InvalidSpec, message);
             }
-            self.handle(
-                label::RETRY,
-                RequestResult::Done,
-                Reason::Done,
-                "it is being started again",
-            );
+            self.handle(label::RETRY, RequestResult::Done, Reason::Done, "it is being started again");
             return self.restart(Reason::Retry, "a retry was requested");
         }
         if self.wanted().is_none() || self.blueprint().is_none() {
             return;
         }
         if changed {
-            return self.restart(
-                Reason::InputsChanged,
-                "what it is made from changed since it failed",
-            );
+            return self.restart(Reason::InputsChanged, "what it is made from changed since it failed");
         }
         match retry_due(&self.seen.status) {
             Some(due) if self.seen.now >= due => self.restart(Reason::Retry, "it is wanted again"),
@@ -329,10 +277,7 @@ fn render_pod(seen: &super::Observed, blueprint: &Blueprint) -> Pod {
     if !blueprint.remote_env.is_empty() {
         let remote: Vec<(&String, &Option<String>)> =
             blueprint.remote_env.iter().map(|(k, v)| (k, v)).collect();
-        env.push((
-            "DRYDOCK_REMOTE_ENV".into(),
-            serde_json::to_string(&remote).unwrap_or_default(),
-        ));
+        env.push(("DRYDOCK_REMOTE_ENV".into(), serde_json::to_string(&remote).unwrap_or_default()));
     }
     let environment = environment::Environment {
         namespace: &identity.namespace,
@@ -351,9 +296,6 @@ fn render_pod(seen: &super::Observed, blueprint: &Blueprint) -> Pod {
     };
     let mut pod = environment::pod(&environment, &seen.settings, &seen.installation);
     let context = serde_json::to_string(&blueprint.context).unwrap_or_default();
-    pod.metadata
-        .annotations
-        .get_or_insert_default()
-        .insert(RUN_CONTEXT.into(), context);
+    pod.metadata.annotations.get_or_insert_default().insert(RUN_CONTEXT.into(), context);
     pod
 }

@@ -33,11 +33,7 @@ impl Draft<'_> {
         let state = self.state();
         let running = state == ProvisioningState::Active;
         for mount in &mut self.status.mounts {
-            mount.state = if running {
-                MountState::Active
-            } else {
-                MountState::Pending
-            };
+            mount.state = if running { MountState::Active } else { MountState::Pending };
         }
         let mut conditions = self.conditions();
         self.state_conditions(&mut conditions);
@@ -56,12 +52,7 @@ impl Draft<'_> {
             ProvisioningState::Stopped => (Truth::False, Reason::Stopped),
             ProvisioningState::Failed => (Truth::False, Reason::StartFailed),
         };
-        let last = self
-            .status
-            .transitions
-            .last()
-            .map(|t| t.message.clone())
-            .unwrap_or_default();
+        let last = self.status.transitions.last().map(|t| t.message.clone()).unwrap_or_default();
         conditions.set(ConditionType::Active, truth, reason, last.clone());
         conditions.set(
             ConditionType::HooksSucceeded,
@@ -97,33 +88,17 @@ impl Draft<'_> {
     fn health(&self, conditions: &mut Conditions) {
         let facts = &self.seen.agent;
         if self.state() != ProvisioningState::Active {
-            conditions.set(
-                ConditionType::Healthy,
-                Truth::Unknown,
-                Reason::Unknown,
-                "it doesn't run",
-            );
+            conditions.set(ConditionType::Healthy, Truth::Unknown, Reason::Unknown, "it doesn't run");
         } else if facts.unreachable_since.is_some() {
             let last = facts.last_error.as_deref().unwrap_or("no answer");
             let message = format!("the agent doesn't answer: {last}");
-            conditions.set(
-                ConditionType::Healthy,
-                Truth::False,
-                Reason::AgentUnreachable,
-                message,
-            );
+            conditions.set(ConditionType::Healthy, Truth::False, Reason::AgentUnreachable, message);
         } else if facts.hello.is_some() {
-            conditions.set(
-                ConditionType::Healthy,
-                Truth::True,
-                Reason::Healthy,
-                "the agent answers",
-            );
+            conditions.set(ConditionType::Healthy, Truth::True, Reason::Healthy, "the agent answers");
         } else {
             // A new controller hasn't spoken to the agent yet: what was known stays.
-            let known = ConditionType::Healthy
-                .find(&self.seen.status.conditions)
-                .is_some_and(|c| c.status == "True");
+            let known =
+                ConditionType::Healthy.find(&self.seen.status.conditions).is_some_and(|c| c.status == "True");
             let truth = if known { Truth::True } else { Truth::Unknown };
             let reason = if known { Reason::Healthy } else { Reason::Unknown };
             conditions.set(
@@ -150,24 +125,16 @@ impl Draft<'_> {
             (_, Some(_), _) => {
                 conditions.set(type_, Truth::True, Reason::UpToDate, "it is as its source says");
             }
-            (_, None, _) => conditions.set(
-                type_,
-                Truth::Unknown,
-                Reason::Unknown,
-                "its source can't be used now",
-            ),
+            (_, None, _) => {
+                conditions.set(type_, Truth::Unknown, Reason::Unknown, "its source can't be used now")
+            }
         }
     }
 
     fn acceptance(&mut self, conditions: &mut Conditions) {
         match &self.seen.acceptance {
             Acceptance::Accepted(_) => {
-                conditions.set(
-                    ConditionType::Accepted,
-                    Truth::True,
-                    Reason::Accepted,
-                    "it can be started",
-                );
+                conditions.set(ConditionType::Accepted, Truth::True, Reason::Accepted, "it can be started");
                 conditions.set(
                     ConditionType::Orphaned,
                     Truth::False,
@@ -225,9 +192,7 @@ impl Draft<'_> {
         let message = last.map(|t| t.message.clone()).unwrap_or_default();
         match self.state() {
             ProvisioningState::Failed => {
-                let reason = last
-                    .and_then(|t| t.reason.parse().ok())
-                    .unwrap_or(Reason::StartFailed);
+                let reason = last.and_then(|t| t.reason.parse().ok()).unwrap_or(Reason::StartFailed);
                 conditions.stalled(reason, message);
             }
             ProvisioningState::Building | ProvisioningState::Stopping => {
@@ -236,10 +201,8 @@ impl Draft<'_> {
             }
             ProvisioningState::Active => conditions.ready(Reason::Active, message),
             ProvisioningState::Discovered => {
-                conditions.ready(
-                    Reason::Discovered,
-                    "known; nothing is built or started before it is needed",
-                );
+                conditions
+                    .ready(Reason::Discovered, "known; nothing is built or started before it is needed");
             }
             ProvisioningState::Stopped => conditions.ready(Reason::Stopped, message),
         }

@@ -34,12 +34,7 @@ impl Draft<'_> {
             }
         }
         if self.open(label::RETRY).is_some() && self.state() != ProvisioningState::Failed {
-            self.handle(
-                label::RETRY,
-                RequestResult::Done,
-                Reason::NothingToDo,
-                "nothing has failed",
-            );
+            self.handle(label::RETRY, RequestResult::Done, Reason::NothingToDo, "nothing has failed");
         }
         let Some(stop) = self.open_stop() else { return };
         match self.state() {
@@ -67,27 +62,15 @@ impl Draft<'_> {
 
     /// The request's token, where it is open.
     pub(super) fn open(&self, key: &str) -> Option<String> {
-        open_request(
-            &self.seen.identity.annotations,
-            &self.status.handled_requests,
-            key,
-        )
-        .map(str::to_owned)
+        open_request(&self.seen.identity.annotations, &self.status.handled_requests, key).map(str::to_owned)
     }
 
     /// Records what became of a request.
     pub(super) fn handle(&mut self, key: &str, result: RequestResult, reason: Reason, message: &str) {
         let Some(token) = self.open(key) else { return };
         let message = message.chars().take(1024).collect();
-        let handled = HandledRequest {
-            token: bounded(&token),
-            result,
-            reason: reason.to_string(),
-            message,
-        };
-        self.status
-            .handled_requests
-            .insert(short(key).to_owned(), handled);
+        let handled = HandledRequest { token: bounded(&token), result, reason: reason.to_string(), message };
+        self.status.handled_requests.insert(short(key).to_owned(), handled);
     }
 
     fn refuse_stop(&mut self, key: &'static str) {
@@ -99,10 +82,7 @@ impl Draft<'_> {
         let users = self.seen.demand.active + self.seen.demand.waiting;
         if key != label::STOP_FORCE && users > 0 {
             let names = self.seen.demand.active_names.join(", ");
-            let message = format!(
-                "{users} tool runs use it: {names}; to end them set {}",
-                label::STOP_FORCE
-            );
+            let message = format!("{users} tool runs use it: {names}; to end them set {}", label::STOP_FORCE);
             self.handle(key, RequestResult::Refused, Reason::RunsActive, &message);
         }
     }

@@ -15,15 +15,8 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let blueprint = Blueprint {
-            image: "registry/image:1".into(),
-            ..Blueprint::default()
-        };
-        let owner = OwnerReference {
-            uid: "i-1".into(),
-            name: "web".into(),
-            ..OwnerReference::default()
-        };
+        let blueprint = Blueprint { image: "registry/image:1".into(), ..Blueprint::default() };
+        let owner = OwnerReference { uid: "i-1".into(), name: "web".into(), ..OwnerReference::default() };
         Self {
             seen: Observed {
                 identity: Identity {
@@ -85,11 +78,7 @@ impl World {
     fn pod(&mut self, stage: PodStage) -> &mut Self {
         let inputs = self.seen.status.inputs_digest.clone();
         self.seen.pods = vec![PodFact {
-            pod: PodRef {
-                namespace: "team".into(),
-                name: "p".into(),
-                uid: "p-1".into(),
-            },
+            pod: PodRef { namespace: "team".into(), name: "p".into(), uid: "p-1".into() },
             created: self.seen.now,
             deleting_since: None,
             node: Some("node".into()),
@@ -102,10 +91,7 @@ impl World {
     }
 
     fn hello(&mut self) -> &mut Self {
-        self.seen.agent.hello = Some(Hello {
-            boot_id: "b-1".into(),
-            ..Hello::default()
-        });
+        self.seen.agent.hello = Some(Hello { boot_id: "b-1".into(), ..Hello::default() });
         self
     }
 
@@ -147,10 +133,7 @@ impl World {
 }
 
 fn created(effects: &[Effect], kind: &str) -> usize {
-    effects
-        .iter()
-        .filter(|e| matches!(e, Effect::Create(o) if o.resource.kind == kind))
-        .count()
+    effects.iter().filter(|e| matches!(e, Effect::Create(o) if o.resource.kind == kind)).count()
 }
 
 fn deletes(effects: &[Effect]) -> usize {
@@ -158,10 +141,7 @@ fn deletes(effects: &[Effect]) -> usize {
 }
 
 fn seals(effects: &[Effect]) -> usize {
-    effects
-        .iter()
-        .filter(|e| matches!(e, Effect::Agent(AgentCall::Seal { .. })))
-        .count()
+    effects.iter().filter(|e| matches!(e, Effect::Agent(AgentCall::Seal { .. }))).count()
 }
 
 #[test]
@@ -186,10 +166,7 @@ fn the_state_is_written_before_the_pod_is_made() {
     world.pod(PodStage::Starting(None));
     assert_eq!(created(&world.settle(), "Pod"), 0);
     world.pod(PodStage::Running);
-    assert!(matches!(
-        world.settle()[..],
-        [Effect::Agent(AgentCall::Connect(_))]
-    ));
+    assert!(matches!(world.settle()[..], [Effect::Agent(AgentCall::Connect(_))]));
     world.hello();
     world.settle();
     assert_eq!(world.state(), ProvisioningState::Active);
@@ -206,19 +183,13 @@ fn it_is_stopped_when_idle_and_only_once_the_agent_has_sealed() {
     assert_eq!(seals(&idle.effects), 0);
     assert!(matches!(idle.wake, Wake::At(_)));
     let due = world.after(2).pass();
-    assert_eq!(
-        (seals(&due.effects), world.state()),
-        (1, ProvisioningState::Active)
-    );
+    assert_eq!((seals(&due.effects), world.state()), (1, ProvisioningState::Active));
     world.seen.agent.seal = SealFact::RunsActive { at: world.seen.now };
     world.pass();
     assert_eq!(world.state(), ProvisioningState::Active);
     world.seen.agent.seal = SealFact::Sealed;
     let effects = world.settle();
-    assert_eq!(
-        (deletes(&effects), world.state()),
-        (1, ProvisioningState::Stopping)
-    );
+    assert_eq!((deletes(&effects), world.state()), (1, ProvisioningState::Stopping));
     world.seen.pods.clear();
     world.seen.agent = AgentFacts::default();
     world.settle();
@@ -258,19 +229,13 @@ fn an_image_that_cant_be_pulled_is_said_and_ends_with_the_start_timeout() {
     let mut world = World::new();
     world.seen.demand.waiting = 1;
     world.settle();
-    let trouble = |permanent| Trouble {
-        reason: Reason::ImagePullFailed,
-        message: "no such image".into(),
-        permanent,
-    };
+    let trouble =
+        |permanent| Trouble { reason: Reason::ImagePullFailed, message: "no such image".into(), permanent };
     world.pod(PodStage::Starting(Some(trouble(false))));
     world.after(5).settle();
     assert_eq!(world.state(), ProvisioningState::Building);
     let ready = ConditionType::Ready.find(&world.seen.status.conditions).unwrap();
-    assert_eq!(
-        (ready.reason.as_str(), ready.message.as_str()),
-        ("ImagePullFailed", "no such image")
-    );
+    assert_eq!((ready.reason.as_str(), ready.message.as_str()), ("ImagePullFailed", "no such image"));
     let effects = world.after(600).settle();
     assert_eq!((world.state(), deletes(&effects)), (ProvisioningState::Failed, 1));
     assert!(world.is(ConditionType::Stalled));
@@ -307,25 +272,16 @@ fn a_failed_start_is_tried_again_for_a_new_run_and_waits_longer_each_time() {
 #[test]
 fn what_needs_a_build_fails_at_once_and_isnt_retried_by_itself() {
     let mut world = World::new();
-    let build = Blueprint {
-        needs_build: Some("it has features".into()),
-        ..Blueprint::default()
-    };
+    let build = Blueprint { needs_build: Some("it has features".into()), ..Blueprint::default() };
     world.seen.acceptance = Acceptance::Accepted(Box::new(build));
     world.seen.demand.waiting = 1;
     world.settle();
-    assert_eq!(
-        world.states(),
-        [ProvisioningState::Building, ProvisioningState::Failed]
-    );
+    assert_eq!(world.states(), [ProvisioningState::Building, ProvisioningState::Failed]);
     assert_eq!(world.last_reason(), "BuildUnavailable");
     world.after(100_000).settle();
     assert_eq!(world.state(), ProvisioningState::Failed);
     // Another image lifts it.
-    let plain = Blueprint {
-        image: "other".into(),
-        ..Blueprint::default()
-    };
+    let plain = Blueprint { image: "other".into(), ..Blueprint::default() };
     world.seen.acceptance = Acceptance::Accepted(Box::new(plain));
     world.settle();
     assert_eq!(world.state(), ProvisioningState::Building);
@@ -337,21 +293,13 @@ fn a_pod_that_is_lost_is_told_with_what_is_lost() {
     world.up();
     world.seen.pods.clear();
     world.settle();
-    assert_eq!(
-        (world.state(), world.last_reason()),
-        (ProvisioningState::Stopped, "PodLost")
-    );
+    assert_eq!((world.state(), world.last_reason()), (ProvisioningState::Stopped, "PodLost"));
     world.seen.demand.waiting = 1;
     assert_eq!(created(&world.settle(), "Pod"), 1);
 
     let mut evicted = World::new();
     evicted.up();
-    let end = End {
-        reason: Reason::Evicted,
-        message: "disk pressure".into(),
-        exit_code: None,
-        at: None,
-    };
+    let end = End { reason: Reason::Evicted, message: "disk pressure".into(), exit_code: None, at: None };
     evicted.pod(PodStage::Ended(end));
     let effects = evicted.settle();
     assert_eq!((evicted.last_reason(), deletes(&effects)), ("Evicted", 1));
@@ -364,10 +312,7 @@ fn a_new_pod_isnt_made_beside_an_old_one() {
     world.seen.pods[0].deleting_since = Some(world.seen.now);
     world.seen.demand.waiting = 1;
     let effects = world.settle();
-    assert_eq!(
-        (world.state(), created(&effects, "Pod")),
-        (ProvisioningState::Stopping, 0)
-    );
+    assert_eq!((world.state(), created(&effects, "Pod")), (ProvisioningState::Stopping, 0));
     world.seen.pods.clear();
     assert_eq!(created(&world.settle(), "Pod"), 1);
 }
@@ -380,10 +325,7 @@ fn a_pod_on_a_silent_node_stays_stopping_and_says_so() {
     world.settle();
     world.after(120).settle();
     let ready = ConditionType::Ready.find(&world.seen.status.conditions).unwrap();
-    assert_eq!(
-        (world.state(), ready.reason.as_str()),
-        (ProvisioningState::Stopping, "NodeUnreachable")
-    );
+    assert_eq!((world.state(), ready.reason.as_str()), (ProvisioningState::Stopping, "NodeUnreachable"));
 }
 
 #[test]
@@ -393,26 +335,15 @@ fn requests_are_answered_by_token_once() {
     assert_eq!(world.handled("stop").unwrap().reason, "NothingToDo");
     world.up();
     world.settle();
-    assert_eq!(
-        world.state(),
-        ProvisioningState::Active,
-        "a handled token asks for nothing"
-    );
+    assert_eq!(world.state(), ProvisioningState::Active, "a handled token asks for nothing");
     world.seen.demand.active = 1;
     world.annotate(label::STOP, "2").settle();
     let refused = world.handled("stop").unwrap();
-    assert_eq!(
-        (refused.token.as_str(), refused.result),
-        ("2", RequestResult::Refused)
-    );
+    assert_eq!((refused.token.as_str(), refused.result), ("2", RequestResult::Refused));
     assert_eq!(refused.reason, "RunsActive");
     world.seen.demand.active = 0;
     assert_eq!(seals(&world.annotate(label::STOP, "3").settle()), 1);
-    assert_eq!(
-        world.handled("stop").unwrap().token,
-        "2",
-        "not done before it is done"
-    );
+    assert_eq!(world.handled("stop").unwrap().token, "2", "not done before it is done");
     world.seen.agent.seal = SealFact::Sealed;
     world.settle();
     world.seen.pods.clear();
@@ -430,10 +361,7 @@ fn what_isnt_implemented_is_refused() {
     world.settle();
     for request in ["rebuild", "rebuild-no-cache", "restore"] {
         let handled = world.handled(request).unwrap();
-        assert_eq!(
-            (handled.result, handled.reason.as_str()),
-            (RequestResult::Refused, "NotImplemented")
-        );
+        assert_eq!((handled.result, handled.reason.as_str()), (RequestResult::Refused, "NotImplemented"));
     }
 }
 
@@ -445,10 +373,7 @@ fn stop_is_refused_where_it_is_kept_running() {
     world.pod(PodStage::Running).hello();
     world.settle();
     world.annotate(label::STOP_FORCE, "1").settle();
-    assert_eq!(
-        world.handled("stop-force").unwrap().reason,
-        "DesiredStateConflict"
-    );
+    assert_eq!(world.handled("stop-force").unwrap().reason, "DesiredStateConflict");
     assert_eq!(seals(&world.after(1_000_000).settle()), 0, "it isn't idle");
 }
 
@@ -474,10 +399,7 @@ fn an_environment_ends_with_its_workspace_once_its_runs_are_cancelled() {
     world.seen.demand.active = 0;
     world.seen.agent.seal = SealFact::Sealed;
     world.settle();
-    assert_eq!(
-        (world.state(), world.last_reason()),
-        (ProvisioningState::Stopping, "OwnerDeleted")
-    );
+    assert_eq!((world.state(), world.last_reason()), (ProvisioningState::Stopping, "OwnerDeleted"));
 }
 
 #[test]
@@ -498,10 +420,5 @@ fn a_second_pass_on_the_same_view_plans_nothing_new() {
     let before = world.seen.status.clone();
     let decision = world.pass();
     assert_eq!(world.seen.status, before);
-    assert!(
-        decision
-            .effects
-            .iter()
-            .all(|e| matches!(e, Effect::Agent(AgentCall::Connect(_))))
-    );
+    assert!(decision.effects.iter().all(|e| matches!(e, Effect::Agent(AgentCall::Connect(_)))));
 }

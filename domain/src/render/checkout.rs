@@ -55,10 +55,7 @@ pub fn pod(checkout: &Checkout<'_>, installation: &Installation) -> Pod {
     let claims: Vec<SharedClaim> = checkout.claim.iter().map(|c| c.claim.clone()).collect();
     let (claim_labels, affinity) = claim_affinity(&claims);
     let (volumes, mounts) = volumes(checkout);
-    let mut labels = labels(
-        Role::Checkout,
-        &[(label::WORKSPACE, workspace), (label::INPUTS, checkout.ask)],
-    );
+    let mut labels = labels(Role::Checkout, &[(label::WORKSPACE, workspace), (label::INPUTS, checkout.ask)]);
     labels.extend(claim_labels);
     Pod {
         metadata: ObjectMeta {
@@ -92,11 +89,7 @@ fn container(checkout: &Checkout<'_>, installation: &Installation, mounts: Vec<V
         command: Some(vec!["drydock-agent".into(), "checkout".into()]),
         env: Some(vec![EnvVar {
             name: SPEC_ENV.into(),
-            value: Some(
-                serde_json::to_string(checkout.spec)
-                    .unwrap_or_default()
-                    .replace("$(", "$$("),
-            ),
+            value: Some(serde_json::to_string(checkout.spec).unwrap_or_default().replace("$(", "$$(")),
             value_from: None,
         }]),
         volume_mounts: Some(mounts),
@@ -120,11 +113,8 @@ fn volumes(checkout: &Checkout<'_>) -> (Vec<Volume>, Vec<VolumeMount>) {
         empty_dir: Some(EmptyDirVolumeSource::default()),
         ..Volume::default()
     }];
-    let mut mounts = vec![VolumeMount {
-        name: "scratch".into(),
-        mount_path: "/tmp".into(),
-        ..VolumeMount::default()
-    }];
+    let mut mounts =
+        vec![VolumeMount { name: "scratch".into(), mount_path: "/tmp".into(), ..VolumeMount::default() }];
     if let Some(tree) = &checkout.claim {
         volumes.push(Volume {
             name: "claim".into(),

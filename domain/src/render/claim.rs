@@ -25,9 +25,7 @@ pub fn workspace_claim(
     storage: Option<&Storage>,
 ) -> PersistentVolumeClaim {
     let (workspace_name, workspace_uid) = workspace;
-    let size = storage
-        .and_then(|s| s.size.clone())
-        .unwrap_or_else(|| Quantity(DEFAULT_SIZE.into()));
+    let size = storage.and_then(|s| s.size.clone()).unwrap_or_else(|| Quantity(DEFAULT_SIZE.into()));
     let mode: &'static str = storage.and_then(|s| s.access_mode).unwrap_or_default().into();
     PersistentVolumeClaim {
         metadata: ObjectMeta {
@@ -44,11 +42,7 @@ pub fn workspace_claim(
             ])),
             ..ObjectMeta::default()
         },
-        spec: Some(claim_spec(
-            size,
-            mode,
-            storage.and_then(|s| s.storage_class_name.clone()),
-        )),
+        spec: Some(claim_spec(size, mode, storage.and_then(|s| s.storage_class_name.clone()))),
         status: None,
     }
 }

@@ -39,12 +39,7 @@ pub fn config_map(
             owner_references: Some(vec![owner]),
             ..ObjectMeta::default()
         },
-        data: Some(
-            files
-                .iter()
-                .map(|(path, text)| (key_of(path), text.clone()))
-                .collect(),
-        ),
+        data: Some(files.iter().map(|(path, text)| (key_of(path), text.clone())).collect()),
         ..ConfigMap::default()
     }
 }

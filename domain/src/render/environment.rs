@@ -118,9 +118,7 @@ pub fn pod(environment: &Environment<'_>, settings: &Settings, installation: &In
             .or_else(|| settings.environments.runtime_class_name.clone()),
         image_pull_secrets: (!environment.spec.image_pull_secrets.is_empty()).then(|| {
             let secrets = environment.spec.image_pull_secrets.iter();
-            secrets
-                .map(|s| LocalObjectReference { name: s.name.clone() })
-                .collect()
+            secrets.map(|s| LocalObjectReference { name: s.name.clone() }).collect()
         }),
         ..PodSpec::default()
     };
@@ -151,14 +149,8 @@ pub fn pod(environment: &Environment<'_>, settings: &Settings, installation: &In
 /// A running environment is no candidate for consolidation, and to GitOps tools it is no failure that it never ends.
 fn annotations() -> BTreeMap<String, String> {
     BTreeMap::from([
-        (
-            "cluster-autoscaler.kubernetes.io/safe-to-evict".to_owned(),
-            "false".to_owned(),
-        ),
-        (
-            "argocd.argoproj.io/ignore-restart-policy".to_owned(),
-            "true".to_owned(),
-        ),
+        ("cluster-autoscaler.kubernetes.io/safe-to-evict".to_owned(), "false".to_owned()),
+        ("argocd.argoproj.io/ignore-restart-policy".to_owned(), "true".to_owned()),
     ])
 }
 
@@ -198,11 +190,7 @@ fn tool_container(
     installation: &Installation,
     mut mounts: Vec<VolumeMount>,
 ) -> Container {
-    let mut env: Vec<EnvVar> = environment
-        .env
-        .iter()
-        .map(|(name, value)| literal(name, value))
-        .collect();
+    let mut env: Vec<EnvVar> = environment.env.iter().map(|(name, value)| literal(name, value)).collect();
     env.extend([
         literal("DRYDOCK_CLIENT_CA", &installation.client_ca),
         literal("DRYDOCK_PORT", &AGENT_PORT.to_string()),
@@ -222,11 +210,7 @@ fn tool_container(
             protocol: Some("TCP".into()),
             ..ContainerPort::default()
         }]),
-        resources: environment
-            .spec
-            .resources
-            .clone()
-            .or_else(|| settings.environments.resources.clone()),
+        resources: environment.spec.resources.clone().or_else(|| settings.environments.resources.clone()),
         volume_mounts: Some(mounts),
         security_context: Some(root_with(&CAPABILITIES)),
         termination_message_policy: Some("FallbackToLogsOnError".into()),
@@ -236,11 +220,7 @@ fn tool_container(
 
 fn literal(name: &str, value: &str) -> EnvVar {
     // The kubelet expands `$(NAME)` in values; `$$` is how it is told not to.
-    EnvVar {
-        name: name.to_owned(),
-        value: Some(value.replace("$(", "$$(")),
-        value_from: None,
-    }
+    EnvVar { name: name.to_owned(), value: Some(value.replace("$(", "$$(")), value_from: None }
 }
 
 fn agent_mount(read_only: bool) -> VolumeMount {
@@ -283,16 +263,11 @@ fn volumes(environment: &Environment<'_>) -> (Vec<Volume>, Vec<VolumeMount>) {
 }
 
 fn volume(name: &str, source: &VolumeSource) -> Volume {
-    let mut volume = Volume {
-        name: name.to_owned(),
-        ..Volume::default()
-    };
+    let mut volume = Volume { name: name.to_owned(), ..Volume::default() };
     match source {
         VolumeSource::Claim(claim) => {
-            volume.persistent_volume_claim = Some(PersistentVolumeClaimVolumeSource {
-                claim_name: claim.clone(),
-                read_only: None,
-            });
+            volume.persistent_volume_claim =
+                Some(PersistentVolumeClaimVolumeSource { claim_name: claim.clone(), read_only: None });
         }
         VolumeSource::EmptyDir => volume.empty_dir = Some(EmptyDirVolumeSource::default()),
         VolumeSource::Memory => {

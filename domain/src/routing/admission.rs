@@ -24,22 +24,12 @@ pub(super) fn check(
     };
     match checked {
         Ok(target) if target == proposal.target => Ok(proposal),
-        Ok(target) => Ok(Proposal {
-            why: format!("{}; the plan has its own", proposal.why),
-            target,
-            ..proposal
-        }),
+        Ok(target) => {
+            Ok(Proposal { why: format!("{}; the plan has its own", proposal.why), target, ..proposal })
+        }
         Err((refusal, why)) => {
-            trail.add(
-                proposal.source,
-                Some(proposal.target.to_string()),
-                format!("refused: {why}"),
-            );
-            Err(Refused {
-                rule: Some(proposal.rule),
-                refusal,
-                why: format!("{}; {why}", proposal.why),
-            })
+            trail.add(proposal.source, Some(proposal.target.to_string()), format!("refused: {why}"));
+            Err(Refused { rule: Some(proposal.rule), refusal, why: format!("{}; {why}", proposal.why) })
         }
     }
 }
@@ -65,10 +55,7 @@ fn host(request: &Request<'_>, rule: RouteRule) -> Result<(), (Refusal, String)>
     if allowed || reads {
         Ok(())
     } else {
-        Err((
-            Refusal::HostForbidden,
-            format!("the host policy is {}", request.host_policy),
-        ))
+        Err((Refusal::HostForbidden, format!("the host policy is {}", request.host_policy)))
     }
 }
 
@@ -79,18 +66,13 @@ pub(super) fn host_is_possible(request: &Request<'_>) -> Result<(), (Refusal, St
         return Err((Refusal::HostUnavailable, why.to_owned()));
     };
     if tree.cloned_by.is_some() {
-        let why = format!(
-            "the workspace {} has no checkout (checkout: None), so it has no host runner",
-            tree.name
-        );
+        let why =
+            format!("the workspace {} has no checkout (checkout: None), so it has no host runner", tree.name);
         return Err((Refusal::HostUnavailable, why));
     }
     match request.sandbox {
         Some(sandbox) if !sandbox.checkouts.iter().any(|c| c.workspace == tree.name) => {
-            let why = format!(
-                "the plan {} has no checkout of the workspace {}",
-                sandbox.plan, tree.name
-            );
+            let why = format!("the plan {} has no checkout of the workspace {}", sandbox.plan, tree.name);
             Err((Refusal::NotInCheckout, why))
         }
         _ => Ok(()),
@@ -146,14 +128,7 @@ fn own(request: &Request<'_>, sandbox: Sandbox<'_>, instance: &str) -> Result<Ta
             )),
         };
     };
-    let taken: BTreeSet<String> = checkouts
-        .iter()
-        .flat_map(|c| c.shared)
-        .map(|d| d.name.clone())
-        .collect();
+    let taken: BTreeSet<String> = checkouts.iter().flat_map(|c| c.shared).map(|d| d.name.clone()).collect();
     let names = name::plan_instances(sandbox.plan, &documented, &taken);
-    Ok(names
-        .into_iter()
-        .nth(found)
-        .map_or_else(|| Target::devcontainer(instance), Target::devcontainer))
+    Ok(names.into_iter().nth(found).map_or_else(|| Target::devcontainer(instance), Target::devcontainer))
 }

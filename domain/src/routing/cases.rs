@@ -29,9 +29,7 @@ fn shop(paths: &[&str]) -> Vec<Devcontainer> {
 fn configuration(path: &str) -> Devcontainer {
     let (directory, file) = path.split_at(path.find(".devcontainer").unwrap());
     let directory = directory.trim_end_matches('/');
-    let named = file
-        .strip_prefix(".devcontainer/")
-        .and_then(|f| f.strip_suffix("/devcontainer.json"));
+    let named = file.strip_prefix(".devcontainer/").and_then(|f| f.strip_suffix("/devcontainer.json"));
     Devcontainer {
         config_path: path.to_owned(),
         directory: if directory.is_empty() { "." } else { directory }.to_owned(),
@@ -41,33 +39,19 @@ fn configuration(path: &str) -> Devcontainer {
 }
 
 fn instance(name: &str) -> InstanceRef {
-    InstanceRef {
-        kind: InstanceKind::DevcontainerInstance,
-        name: name.to_owned(),
-    }
+    InstanceRef { kind: InstanceKind::DevcontainerInstance, name: name.to_owned() }
 }
 
 fn container(name: &str) -> InstanceRef {
-    InstanceRef {
-        kind: InstanceKind::ContainerInstance,
-        name: name.to_owned(),
-    }
+    InstanceRef { kind: InstanceKind::ContainerInstance, name: name.to_owned() }
 }
 
 static ROOT: std::sync::LazyLock<WorkspacePath> = std::sync::LazyLock::new(WorkspacePath::root);
-static ANY: Capability = Capability {
-    required: None,
-    preferred: None,
-    specific: None,
-};
+static ANY: Capability = Capability { required: None, preferred: None, specific: None };
 
 fn request(devcontainers: &[Devcontainer]) -> Request<'_> {
     Request {
-        workspace: Some(Tree {
-            name: "shop",
-            devcontainers,
-            cloned_by: None,
-        }),
+        workspace: Some(Tree { name: "shop", devcontainers, cloned_by: None }),
         path: &ROOT,
         capability: &ANY,
         config_name: None,
@@ -102,26 +86,14 @@ fn the_nearest_folder_wins_and_within_it_the_file_by_order() {
         ("a/x.py", Some("two"), "a/.devcontainer/two/devcontainer.json"),
         ("a/x.py", Some("three"), "a/.devcontainer/one/devcontainer.json"),
         ("a/b/c/d.py", None, "a/b/.devcontainer.json"),
-        (
-            "a/b/c/d.py",
-            Some("one"),
-            "a/b/.devcontainer/one/devcontainer.json",
-        ),
+        ("a/b/c/d.py", Some("one"), "a/b/.devcontainer/one/devcontainer.json"),
         ("a/b/c/d.py", Some("two"), "a/b/.devcontainer.json"),
         ("ab/c", None, ".devcontainer/devcontainer.json"),
     ] {
         let path = WorkspacePath::parse(path, None).unwrap();
-        let verdict = route(&Request {
-            path: &path,
-            config_name,
-            ..request(&all)
-        });
+        let verdict = route(&Request { path: &path, config_name, ..request(&all) });
         let name = &all.iter().find(|d| d.config_path == file).unwrap().name;
-        assert_eq!(
-            verdict.chosen,
-            Some(Target::devcontainer(name)),
-            "{path:?} {config_name:?}"
-        );
+        assert_eq!(verdict.chosen, Some(Target::devcontainer(name)), "{path:?} {config_name:?}");
         assert_eq!(verdict.rule, Some(RouteRule::NearestDevcontainer));
         assert!(verdict.reason.starts_with(file), "{}", verdict.reason);
     }
@@ -129,14 +101,8 @@ fn the_nearest_folder_wins_and_within_it_the_file_by_order() {
 
 #[test]
 fn an_ambiguous_choice_and_an_unknown_name_are_said() {
-    let all = shop(&[
-        ".devcontainer/b/devcontainer.json",
-        ".devcontainer/a/devcontainer.json",
-    ]);
-    let verdict = route(&Request {
-        config_name: Some("c"),
-        ..request(&all)
-    });
+    let all = shop(&[".devcontainer/b/devcontainer.json", ".devcontainer/a/devcontainer.json"]);
+    let verdict = route(&Request { config_name: Some("c"), ..request(&all) });
     assert_eq!(
         verdict.reason,
         ".devcontainer/a/devcontainer.json is the nearest configuration of .; ambiguous: the first by name of 2 in its \
@@ -156,66 +122,38 @@ fn an_invalid_configuration_stops_the_walk_and_is_placed() {
         column: Some(7),
     });
     let path = WorkspacePath::parse("a/b", None).unwrap();
-    let verdict = route(&Request {
-        path: &path,
-        ..request(&all)
-    });
+    let verdict = route(&Request { path: &path, ..request(&all) });
     assert_eq!(verdict.refusal, Some(Refusal::InvalidConfig));
-    assert_eq!(
-        verdict.reason,
-        "a/.devcontainer.json:3:7: expected a comma\u{fffd}[31m"
-    );
+    assert_eq!(verdict.reason, "a/.devcontainer.json:3:7: expected a comma\u{fffd}[31m");
 }
 
 #[test]
 fn the_host_says_why_and_a_run_elsewhere_says_what_else() {
     let all = shop(&["services/api/.devcontainer/devcontainer.json"]);
     let docs = WorkspacePath::parse("docs", None).unwrap();
-    let verdict = route(&Request {
-        path: &docs,
-        ..request(&all)
-    });
+    let verdict = route(&Request { path: &docs, ..request(&all) });
     assert_eq!(verdict.chosen, Some(Target::Host));
     assert_eq!(
         verdict.reason,
         "no dev container from docs up to the workspace root, and no environment applies: the host"
     );
     let api = WorkspacePath::parse("services/api", None).unwrap();
-    let verdict = route(&Request {
-        path: &api,
-        ..request(&all)
-    });
-    let considered: Vec<_> = verdict
-        .considered
-        .iter()
-        .map(|c| (c.source.as_str(), c.verdict.as_str()))
-        .collect();
+    let verdict = route(&Request { path: &api, ..request(&all) });
+    let considered: Vec<_> =
+        verdict.considered.iter().map(|c| (c.source.as_str(), c.verdict.as_str())).collect();
     assert_eq!(considered, [("Host", "not reached: NearestDevcontainer decides")]);
-    let known = verdict.to_route("shop-host", |i| {
-        (i.name == "shop-services-api").then(|| "u".to_owned())
-    });
+    let known = verdict.to_route("shop-host", |i| (i.name == "shop-services-api").then(|| "u".to_owned()));
     assert_eq!(known.target.unwrap().uid.as_deref(), Some("u"));
 }
 
 #[test]
 fn a_specific_name_is_looked_up_in_both_kinds() {
-    let named = |kind| Capability {
-        specific: Some(Specific {
-            kind,
-            name: "x".into(),
-        }),
-        ..Capability::default()
-    };
+    let named =
+        |kind| Capability { specific: Some(Specific { kind, name: "x".into() }), ..Capability::default() };
     let both = [instance("x"), container("x"), container("y")];
     let one = named(Some(InstanceKind::ContainerInstance));
     let any = named(None);
-    let ask = |capability, instances| {
-        route(&Request {
-            capability,
-            instances,
-            ..request(&[])
-        })
-    };
+    let ask = |capability, instances| route(&Request { capability, instances, ..request(&[]) });
     assert_eq!(ask(&one, &both).chosen, Some(Target::Instance(container("x"))));
     assert_eq!(ask(&any, &both[..1]).chosen, Some(Target::devcontainer("x")));
     assert_eq!(ask(&any, &both).refusal, Some(Refusal::AmbiguousName));
@@ -223,11 +161,7 @@ fn a_specific_name_is_looked_up_in_both_kinds() {
     let verdict = route(&Request {
         capability: &any,
         instances: &both[..1],
-        project: Some(ProjectFacts {
-            name: "p",
-            links: &[],
-            detection: Detection::Enabled,
-        }),
+        project: Some(ProjectFacts { name: "p", links: &[], detection: Detection::Enabled }),
         ..request(&[])
     });
     assert_eq!(verdict.refusal, Some(Refusal::TargetNotLinked));
@@ -236,24 +170,12 @@ fn a_specific_name_is_looked_up_in_both_kinds() {
 #[test]
 fn dev_containers_can_be_turned_off() {
     let all = shop(&[".devcontainer.json"]);
-    let off = Request {
-        devcontainers_enabled: false,
-        ..request(&all)
-    };
+    let off = Request { devcontainers_enabled: false, ..request(&all) };
     let verdict = route(&off);
     assert_eq!(verdict.refusal, Some(Refusal::DevcontainersDisabled));
     assert_eq!(verdict.refusal.unwrap().reason(), Reason::DevcontainersDisabled);
-    let host = Capability {
-        preferred: Some(Preferred::Host),
-        ..Capability::default()
-    };
-    assert_eq!(
-        chosen(&Request {
-            capability: &host,
-            ..off
-        }),
-        "host"
-    );
+    let host = Capability { preferred: Some(Preferred::Host), ..Capability::default() };
+    assert_eq!(chosen(&Request { capability: &host, ..off }), "host");
 }
 
 #[test]
@@ -261,59 +183,29 @@ fn without_a_checkout_only_what_clones_it_can_serve() {
     let all = shop(&[".devcontainer.json"]);
     let cloned_by = [container("cloner"), container("later")];
     let without = |cloned_by| Request {
-        workspace: Some(Tree {
-            name: "shop",
-            devcontainers: &all,
-            cloned_by: Some(cloned_by),
-        }),
+        workspace: Some(Tree { name: "shop", devcontainers: &all, cloned_by: Some(cloned_by) }),
         ..request(&all)
     };
     let itself = [instance("shop")];
     let verdict = route(&without(&cloned_by));
     assert_eq!(verdict.refusal, Some(Refusal::HostUnavailable), "{verdict:#?}");
-    let links: Vec<Link> = [container("no"), container("cloner")]
-        .map(|instance| Link {
-            instance,
-            of_plan: false,
-        })
-        .into();
-    let project = Some(ProjectFacts {
-        name: "p",
-        links: &links,
-        detection: Detection::Enabled,
-    });
-    let needs = Capability {
-        required: Some(Required::Container),
-        ..Capability::default()
-    };
-    let linked = Request {
-        project,
-        capability: &needs,
-        ..without(&cloned_by)
-    };
+    let links: Vec<Link> =
+        [container("no"), container("cloner")].map(|instance| Link { instance, of_plan: false }).into();
+    let project = Some(ProjectFacts { name: "p", links: &links, detection: Detection::Enabled });
+    let needs = Capability { required: Some(Required::Container), ..Capability::default() };
+    let linked = Request { project, capability: &needs, ..without(&cloned_by) };
     assert_eq!(chosen(&linked), "ContainerInstance/cloner");
     assert_eq!(chosen(&without(&itself)), "DevcontainerInstance/shop");
-    let named = Capability {
-        specific: Some(Specific {
-            kind: None,
-            name: "no".into(),
-        }),
-        ..Capability::default()
-    };
-    let verdict = route(&Request {
-        capability: &named,
-        instances: &[container("no")],
-        ..without(&cloned_by)
-    });
+    let named =
+        Capability { specific: Some(Specific { kind: None, name: "no".into() }), ..Capability::default() };
+    let verdict =
+        route(&Request { capability: &named, instances: &[container("no")], ..without(&cloned_by) });
     assert_eq!(verdict.refusal, Some(Refusal::NotCloned));
 }
 
 #[test]
 fn a_run_without_a_workspace_has_no_host() {
-    let verdict = route(&Request {
-        workspace: None,
-        ..request(&[])
-    });
+    let verdict = route(&Request { workspace: None, ..request(&[]) });
     assert_eq!(verdict.refusal, Some(Refusal::HostUnavailable));
 }
 
@@ -321,18 +213,11 @@ fn a_run_without_a_workspace_has_no_host() {
 fn a_sandboxed_plan_works_in_its_own() {
     let shared = shop(&[".devcontainer.json", "old/.devcontainer.json"]);
     let own = shop(&["new/.devcontainer.json", ".devcontainer.json"]);
-    let checkouts = [Checkout {
-        workspace: "shop",
-        devcontainers: &own,
-        shared: &shared,
-    }];
+    let checkouts = [Checkout { workspace: "shop", devcontainers: &own, shared: &shared }];
     let sandboxed = |path, environments| Request {
         path,
         environments,
-        sandbox: Some(Sandbox {
-            plan: "fix",
-            checkouts: &checkouts,
-        }),
+        sandbox: Some(Sandbox { plan: "fix", checkouts: &checkouts }),
         ..request(&shared)
     };
     let [new, old] = ["new", "old/x"].map(|text| WorkspacePath::parse(text, None).unwrap());
@@ -346,18 +231,11 @@ fn a_sandboxed_plan_works_in_its_own() {
             target: EnvironmentTarget::Instance(instance(name), TargetState::Usable),
         }]
     });
-    assert_eq!(
-        chosen(&sandboxed(&ROOT, &shared_one)),
-        "DevcontainerInstance/elsewhere"
-    );
+    assert_eq!(chosen(&sandboxed(&ROOT, &shared_one)), "DevcontainerInstance/elsewhere");
     let verdict = route(&sandboxed(&ROOT, &gone));
     assert_eq!(verdict.refusal, Some(Refusal::NotInCheckout), "{verdict:#?}");
     let elsewhere = Request {
-        workspace: Some(Tree {
-            name: "docs",
-            devcontainers: &[],
-            cloned_by: None,
-        }),
+        workspace: Some(Tree { name: "docs", devcontainers: &[], cloned_by: None }),
         ..sandboxed(&ROOT, &[])
     };
     assert_eq!(route(&elsewhere).refusal, Some(Refusal::NotInCheckout));
@@ -365,14 +243,8 @@ fn a_sandboxed_plan_works_in_its_own() {
 
 #[test]
 fn a_refused_requirement_lists_what_was_considered() {
-    let needs = Capability {
-        required: Some(Required::Container),
-        ..Capability::default()
-    };
-    let verdict = route(&Request {
-        capability: &needs,
-        ..request(&[])
-    });
+    let needs = Capability { required: Some(Required::Container), ..Capability::default() };
+    let verdict = route(&Request { capability: &needs, ..request(&[]) });
     assert_eq!(verdict.refusal, Some(Refusal::NoContainer));
     assert_eq!(
         verdict.reason,
@@ -383,9 +255,8 @@ fn a_refused_requirement_lists_what_was_considered() {
 
 #[test]
 fn texts_and_lists_are_bounded() {
-    let paths: Vec<String> = (0..400)
-        .map(|n| format!(".devcontainer/n{n:03}{}/devcontainer.json", "x".repeat(200)))
-        .collect();
+    let paths: Vec<String> =
+        (0..400).map(|n| format!(".devcontainer/n{n:03}{}/devcontainer.json", "x".repeat(200))).collect();
     let all = shop(&paths.iter().map(String::as_str).collect::<Vec<_>>());
     let verdict = route(&request(&all));
     assert_eq!(verdict.considered.len(), 32);
@@ -421,10 +292,7 @@ fn objects_become_facts() {
     ];
     assert_eq!(facts[0].clones, ["lib"]);
     assert!(facts[1].of_plan && facts[3].host_runner && !facts[2].host_runner);
-    let resource = |kind, name: &str| Resource {
-        kind,
-        name: name.into(),
-    };
+    let resource = |kind, name: &str| Resource { kind, name: name.into() };
     let resources = [
         resource(ResourceKind::ContainerInstance, "db"),
         resource(ResourceKind::ContainerInstance, "shop-host"),
@@ -433,19 +301,10 @@ fn objects_become_facts() {
         resource(ResourceKind::DevcontainerInstance, "gone"),
     ];
     let linked = links(&resources, &facts);
-    let names: Vec<_> = linked
-        .iter()
-        .map(|l| (l.instance.name.as_str(), l.of_plan))
-        .collect();
+    let names: Vec<_> = linked.iter().map(|l| (l.instance.name.as_str(), l.of_plan)).collect();
     assert_eq!(names, [("db", false), ("shop-b", false), ("shop-a-plan", true)]);
-    assert_eq!(
-        target_state(&container("db"), true, Some(&linked)),
-        TargetState::Usable
-    );
-    assert_eq!(
-        target_state(&container("x"), true, Some(&linked)),
-        TargetState::NotLinked
-    );
+    assert_eq!(target_state(&container("db"), true, Some(&linked)), TargetState::Usable);
+    assert_eq!(target_state(&container("x"), true, Some(&linked)), TargetState::NotLinked);
     assert_eq!(target_state(&container("x"), true, None), TargetState::Usable);
     assert_eq!(target_state(&container("x"), false, None), TargetState::NotFound);
 }
@@ -488,15 +347,9 @@ fn a_runs_capability_replaces_the_tools_field_by_field() {
         preferred: Some(Preferred::Container),
         specific: None,
     };
-    let run = Capability {
-        preferred: Some(Preferred::Host),
-        ..Capability::default()
-    };
+    let run = Capability { preferred: Some(Preferred::Host), ..Capability::default() };
     let merged = capability(Some(&tool), Some(&run));
-    assert_eq!(
-        (merged.required, merged.preferred),
-        (Some(Required::Container), Some(Preferred::Host))
-    );
+    assert_eq!((merged.required, merged.preferred), (Some(Required::Container), Some(Preferred::Host)));
     assert_eq!(capability(None, None), Capability::default());
 }
 

@@ -35,10 +35,7 @@ fn configurations<'a>(request: &Request<'a>) -> (&'a [Devcontainer], Option<&'a 
 
 /// The nearest configuration of the request's path; none where no folder up to the root has one.
 pub(super) fn nearest<'a>(request: &Request<'a>) -> Option<Pick<'a>> {
-    request
-        .path
-        .ancestors()
-        .find_map(|folder| in_folder(request, folder))
+    request.path.ancestors().find_map(|folder| in_folder(request, folder))
 }
 
 /// The configuration of `folder` that counts. It may be one with a problem.
@@ -55,11 +52,7 @@ pub(super) fn in_folder<'a>(request: &Request<'a>, folder: &str) -> Option<Pick<
     let asked = request.config_name.is_some() && chosen.config_name.as_deref() == request.config_name;
     let mut others: Vec<&str> = Vec::new();
     if !asked && chosen.config_name.is_some() {
-        others.extend(
-            here()
-                .filter(|c| *c != chosen)
-                .filter_map(|c| c.config_name.as_deref()),
-        );
+        others.extend(here().filter(|c| *c != chosen).filter_map(|c| c.config_name.as_deref()));
         others.sort_unstable();
     }
     let name = match checkout {
@@ -70,12 +63,7 @@ pub(super) fn in_folder<'a>(request: &Request<'a>, folder: &str) -> Option<Pick<
         }
         None => Cow::Borrowed(chosen.name.as_str()),
     };
-    Some(Pick {
-        configuration: chosen,
-        name,
-        others,
-        not_named: request.config_name.is_some() && !asked,
-    })
+    Some(Pick { configuration: chosen, name, others, not_named: request.config_name.is_some() && !asked })
 }
 
 /// The order of a folder's configurations.

@@ -179,24 +179,16 @@ impl From<&ContainerInstance> for InstanceFacts {
 }
 
 fn reference(kind: InstanceKind, metadata: &ObjectMeta) -> InstanceRef {
-    InstanceRef {
-        kind,
-        name: metadata.name.clone().unwrap_or_default(),
-    }
+    InstanceRef { kind, name: metadata.name.clone().unwrap_or_default() }
 }
 
 /// Kind of the owner that is the controller and of our group.
 fn owner_kind(metadata: &ObjectMeta) -> Option<&str> {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     let ours = |api_version: &str| {
-        api_version
-            .split_once('/')
-            .is_some_and(|(group, _)| group == drydock_crds::GROUP)
+        api_version.split_once('/').is_some_and(|(group, _)| group == drydock_crds::GROUP)
     };
-    owners
-        .iter()
-        .find(|o| o.controller == Some(true) && ours(&o.api_version))
-        .map(|o| o.kind.as_str())
+    owners.iter().find(|o| o.controller == Some(true) && ours(&o.api_version)).map(|o| o.kind.as_str())
 }
 
 /// The tool's capability with each field that the run sets in its place.
@@ -231,10 +223,7 @@ pub fn links(resources: &[Resource], instances: &[InstanceFacts]) -> Vec<Link> {
         });
         for facts in linked {
             if seen.insert(&facts.instance) {
-                links.push(Link {
-                    instance: facts.instance.clone(),
-                    of_plan: facts.of_plan,
-                });
+                links.push(Link { instance: facts.instance.clone(), of_plan: facts.of_plan });
             }
         }
     }
@@ -280,10 +269,7 @@ impl<'a> Environment<'a> {
             return None;
         };
         let instance = |kind, name: &str| {
-            let instance = InstanceRef {
-                kind,
-                name: name.to_owned(),
-            };
+            let instance = InstanceRef { kind, name: name.to_owned() };
             let state = state(&instance);
             EnvironmentTarget::Instance(instance, state)
         };

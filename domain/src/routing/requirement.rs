@@ -44,11 +44,7 @@ fn require_container(
             });
         }
         Some(proposal) => {
-            trail.add(
-                proposal.source,
-                Some("host".to_owned()),
-                "not taken: the tool requires a container",
-            );
+            trail.add(proposal.source, Some("host".to_owned()), "not taken: the tool requires a container");
         }
         None => {}
     }
@@ -72,11 +68,7 @@ fn require_container(
             if !considered.is_empty() {
                 why.push_str(&format!("; considered: {}", considered.join("; ")));
             }
-            Err(Refused {
-                rule: Some(rule),
-                refusal: Refusal::NoContainer,
-                why,
-            })
+            Err(Refused { rule: Some(rule), refusal: Refusal::NoContainer, why })
         }
     }
 }
@@ -95,18 +87,10 @@ fn prefer_host(request: &Request<'_>, proposal: Proposal, trail: &mut Trail) -> 
         } else {
             format!("not taken: the host policy is {}", request.host_policy)
         };
-        trail.add(
-            RouteRule::ToolPrefers.to_string(),
-            Some("host".to_owned()),
-            verdict,
-        );
+        trail.add(RouteRule::ToolPrefers.to_string(), Some("host".to_owned()), verdict);
         return proposal;
     }
-    trail.add(
-        proposal.source,
-        Some(proposal.target.to_string()),
-        "not taken: the tool prefers the host",
-    );
+    trail.add(proposal.source, Some(proposal.target.to_string()), "not taken: the tool prefers the host");
     Proposal {
         rule: RouteRule::ToolPrefers,
         target: Target::Host,
@@ -129,11 +113,7 @@ fn prefer_container(
         return answer.ok_or_else(|| no_answer(request));
     };
     if let Some(proposal) = answer {
-        trail.add(
-            proposal.source,
-            Some("host".to_owned()),
-            "not taken: the tool prefers a container",
-        );
+        trail.add(proposal.source, Some("host".to_owned()), "not taken: the tool prefers a container");
     }
     Ok(Proposal {
         rule,

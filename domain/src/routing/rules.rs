@@ -67,13 +67,7 @@ fn fixed(request: &Request<'_>, trail: &mut Trail) -> Result<Option<Proposal>, R
 
 /// The instance that the tool names.
 fn named(request: &Request<'_>, specific: &Specific, trail: &mut Trail) -> Result<Proposal, Refused> {
-    let refused = |refusal, why: String| {
-        Err(Refused {
-            rule: Some(RouteRule::ToolSpecific),
-            refusal,
-            why,
-        })
-    };
+    let refused = |refusal, why: String| Err(Refused { rule: Some(RouteRule::ToolSpecific), refusal, why });
     let name = &specific.name;
     let mut found: Vec<&InstanceRef> = request
         .instances
@@ -82,15 +76,10 @@ fn named(request: &Request<'_>, specific: &Specific, trail: &mut Trail) -> Resul
         .collect();
     found.sort();
     found.dedup();
-    let asked = specific
-        .kind
-        .map_or_else(|| format!("an instance {name}"), |kind| format!("{kind}/{name}"));
+    let asked = specific.kind.map_or_else(|| format!("an instance {name}"), |kind| format!("{kind}/{name}"));
     let instance = match found.as_slice() {
         [] => {
-            return refused(
-                Refusal::TargetNotFound,
-                format!("the tool names {asked}, which doesn't exist"),
-            );
+            return refused(Refusal::TargetNotFound, format!("the tool names {asked}, which doesn't exist"));
         }
         [one] => (*one).clone(),
         _ => {
@@ -107,10 +96,7 @@ fn named(request: &Request<'_>, specific: &Specific, trail: &mut Trail) -> Resul
     if let Some(project) = request.project
         && !project.links.iter().any(|l| l.instance == instance)
     {
-        let why = format!(
-            "the tool names {asked}, which isn't linked to the project {}",
-            project.name
-        );
+        let why = format!("the tool names {asked}, which isn't linked to the project {}", project.name);
         return refused(Refusal::TargetNotLinked, why);
     }
     let target = Target::Instance(instance);
@@ -154,19 +140,8 @@ fn by_environment(
 ) -> Result<Proposal, Refused> {
     let source = source(rule, environment);
     let subject = format!("the environment {} ({rule})", environment.name);
-    let propose = |target: Target, why: String| Proposal {
-        rule,
-        target,
-        source: source.clone(),
-        why,
-    };
-    let refused = |refusal, why| {
-        Err(Refused {
-            rule: Some(rule),
-            refusal,
-            why,
-        })
-    };
+    let propose = |target: Target, why: String| Proposal { rule, target, source: source.clone(), why };
+    let refused = |refusal, why| Err(Refused { rule: Some(rule), refusal, why });
     match &environment.target {
         EnvironmentTarget::Instance(instance, state) => {
             let target = Target::Instance(instance.clone());
@@ -215,11 +190,7 @@ fn any_container(
             let what = nearest_text(request, &pick);
             return Ok(Some((target, what)));
         }
-        trail.add(
-            source,
-            Some(target.to_string()),
-            "passed over: it doesn't clone the workspace",
-        );
+        trail.add(source, Some(target.to_string()), "passed over: it doesn't clone the workspace");
     }
     Ok(first_linked(request, source, trail))
 }
@@ -234,32 +205,18 @@ pub(super) fn first_linked(
     for link in project.links.iter().filter(|l| !l.of_plan) {
         let target = Target::Instance(link.instance.clone());
         if clones(request, &target) {
-            let what = format!(
-                "{target}, the first instance linked to the project {}",
-                project.name
-            );
+            let what = format!("{target}, the first instance linked to the project {}", project.name);
             return Some((target, what));
         }
-        trail.add(
-            source,
-            Some(target.to_string()),
-            "passed over: it doesn't clone the workspace",
-        );
+        trail.add(source, Some(target.to_string()), "passed over: it doesn't clone the workspace");
     }
     None
 }
 
 fn by_path(request: &Request<'_>, trail: &mut Trail) -> Result<Option<Proposal>, Refused> {
     let rule = RouteRule::NearestDevcontainer;
-    if request
-        .project
-        .is_some_and(|p| p.detection == Detection::Disabled)
-    {
-        trail.add(
-            rule.to_string(),
-            None,
-            "not looked for: the project's devcontainerDetection is Disabled",
-        );
+    if request.project.is_some_and(|p| p.detection == Detection::Disabled) {
+        trail.add(rule.to_string(), None, "not looked for: the project's devcontainerDetection is Disabled");
         return Ok(None);
     }
     let Some(pick) = nearest(request) else {
@@ -273,25 +230,13 @@ fn by_path(request: &Request<'_>, trail: &mut Trail) -> Result<Option<Proposal>,
             "in the same folder, later by name: choose it by configName",
         );
     }
-    let target = usable(&pick).map_err(|why| Refused {
-        rule: Some(rule),
-        refusal: Refusal::InvalidConfig,
-        why,
-    })?;
+    let target =
+        usable(&pick).map_err(|why| Refused { rule: Some(rule), refusal: Refusal::InvalidConfig, why })?;
     if !clones(request, &target) {
-        trail.add(
-            rule.to_string(),
-            Some(target.to_string()),
-            "passed over: it doesn't clone the workspace",
-        );
+        trail.add(rule.to_string(), Some(target.to_string()), "passed over: it doesn't clone the workspace");
         return Ok(None);
     }
-    Ok(Some(Proposal {
-        rule,
-        target,
-        source: rule.to_string(),
-        why: nearest_text(request, &pick),
-    }))
+    Ok(Some(Proposal { rule, target, source: rule.to_string(), why: nearest_text(request, &pick) }))
 }
 
 fn by_default(request: &Request<'_>, trail: &mut Trail) -> Option<Proposal> {
@@ -322,19 +267,11 @@ pub(super) fn root_devcontainer(
             Some((target, what))
         }
         Ok(target) => {
-            trail.add(
-                source,
-                Some(target.to_string()),
-                "passed over: it doesn't clone the workspace",
-            );
+            trail.add(source, Some(target.to_string()), "passed over: it doesn't clone the workspace");
             None
         }
         Err(why) => {
-            trail.add(
-                source,
-                Some(pick.configuration.config_path.clone()),
-                format!("passed over: {why}"),
-            );
+            trail.add(source, Some(pick.configuration.config_path.clone()), format!("passed over: {why}"));
             None
         }
     }
@@ -354,11 +291,7 @@ fn usable(pick: &Pick<'_>) -> Result<Target, String> {
     let Some(problem) = &pick.configuration.problem else {
         return Ok(Target::devcontainer(pick.name.as_ref()));
     };
-    let mut place = problem
-        .file
-        .as_deref()
-        .unwrap_or(&pick.configuration.config_path)
-        .to_owned();
+    let mut place = problem.file.as_deref().unwrap_or(&pick.configuration.config_path).to_owned();
     for number in [problem.line, problem.column].into_iter().flatten() {
         place.push_str(&format!(":{number}"));
     }
@@ -391,11 +324,7 @@ fn nothing_near(request: &Request<'_>) -> String {
         return "the run names no workspace".to_owned();
     }
     match nearest(request) {
-        Some(_)
-            if request
-                .project
-                .is_some_and(|p| p.detection == Detection::Disabled) =>
-        {
+        Some(_) if request.project.is_some_and(|p| p.detection == Detection::Disabled) => {
             "the nearest dev container doesn't count (devcontainerDetection is Disabled)".to_owned()
         }
         Some(_) => "the nearest dev container doesn't clone the workspace".to_owned(),

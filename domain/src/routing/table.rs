@@ -69,11 +69,7 @@ fn rows() -> Vec<Row> {
                 };
             }
             let (answer, rule) = then.trim().split_once(' ').unwrap();
-            Row {
-                masks,
-                answer,
-                rule: rule.trim(),
-            }
+            Row { masks, answer, rule: rule.trim() }
         })
         .collect()
 }
@@ -133,10 +129,7 @@ impl Case {
         Capability {
             required: self.required,
             preferred: self.preferred,
-            specific: (!named.is_empty()).then(|| Specific {
-                kind: None,
-                name: named.to_owned(),
-            }),
+            specific: (!named.is_empty()).then(|| Specific { kind: None, name: named.to_owned() }),
         }
     }
 
@@ -164,23 +157,10 @@ impl Case {
         let [plan_override, project_override, plan_fallback, project_fallback] =
             [0, 1, 2, 3].map(|at| (SCOPES[at].2, SCOPES[at].3, self.environments[at], NAMES[at]));
         let near = self.near_name().filter(|_| self.detection == Detection::Enabled);
-        let nearest = (
-            "NearestDevcontainer",
-            "nearest",
-            near.map_or(Absent, |_| Instance),
-            near.unwrap_or("-"),
-        );
-        let turns = [
-            plan_override,
-            project_override,
-            nearest,
-            plan_fallback,
-            project_fallback,
-        ];
-        turns
-            .into_iter()
-            .find(|t| t.2 != Absent)
-            .unwrap_or(("-", "none", Absent, "-"))
+        let nearest =
+            ("NearestDevcontainer", "nearest", near.map_or(Absent, |_| Instance), near.unwrap_or("-"));
+        let turns = [plan_override, project_override, nearest, plan_fallback, project_fallback];
+        turns.into_iter().find(|t| t.2 != Absent).unwrap_or(("-", "none", Absent, "-"))
     }
 
     /// The row of the table, and its answer: a name (`host`, or an instance's) and a rule.
@@ -211,12 +191,7 @@ impl Case {
             preferred,
             usize::from(spare.is_some()),
         ];
-        let fits = |row: &Row| {
-            row.masks
-                .iter()
-                .zip(values)
-                .all(|(mask, value)| mask & (1 << value) != 0)
-        };
+        let fits = |row: &Row| row.masks.iter().zip(values).all(|(mask, value)| mask & (1 << value) != 0);
         let at = rows.iter().position(fits).expect("the table is total");
         let row = &rows[at];
         let answer = match row.answer {
@@ -242,11 +217,7 @@ fn own(name: &'static str, checkout: bool) -> &'static str {
 }
 
 fn configuration(directory: &str, name: &str) -> Devcontainer {
-    let prefix = if directory == "." {
-        String::new()
-    } else {
-        format!("{directory}/")
-    };
+    let prefix = if directory == "." { String::new() } else { format!("{directory}/") };
     Devcontainer {
         name: name.to_owned(),
         config_path: format!("{prefix}.devcontainer/devcontainer.json"),
@@ -265,10 +236,8 @@ struct World {
 
 impl World {
     fn new(near: Near, linked: bool) -> Self {
-        let mut configurations = vec![
-            configuration("tools", "shop-tools"),
-            configuration("docs", "shop-docs"),
-        ];
+        let mut configurations =
+            vec![configuration("tools", "shop-tools"), configuration("docs", "shop-docs")];
         match near {
             Near::Nothing => {}
             Near::Folder => configurations.push(configuration("services/api", "shop-services-api")),
@@ -284,14 +253,9 @@ impl World {
                 ..configuration("services", "")
             }),
         }
-        let container = |name: &str| InstanceRef {
-            kind: InstanceKind::ContainerInstance,
-            name: name.to_owned(),
-        };
-        let link = |name: &str, of_plan| Link {
-            instance: container(name),
-            of_plan,
-        };
+        let container =
+            |name: &str| InstanceRef { kind: InstanceKind::ContainerInstance, name: name.to_owned() };
+        let link = |name: &str, of_plan| Link { instance: container(name), of_plan };
         let mut links = vec![link("tool", true)];
         if linked {
             links.push(link("linked", false));
@@ -314,31 +278,16 @@ impl World {
             .filter_map(|((scope, points), name)| environment(*scope, points, name))
             .collect();
         let capability = case.capability();
-        let checkouts = [Checkout {
-            workspace: "shop",
-            devcontainers: &self.near,
-            shared: &self.near,
-        }];
+        let checkouts = [Checkout { workspace: "shop", devcontainers: &self.near, shared: &self.near }];
         let verdict = route(&Request {
-            workspace: Some(Tree {
-                name: "shop",
-                devcontainers: &self.near,
-                cloned_by: None,
-            }),
+            workspace: Some(Tree { name: "shop", devcontainers: &self.near, cloned_by: None }),
             path: &self.path,
             capability: &capability,
             config_name: None,
             activate: case.activate,
-            sandbox: case.checkout.then_some(Sandbox {
-                plan: "p",
-                checkouts: &checkouts,
-            }),
+            sandbox: case.checkout.then_some(Sandbox { plan: "p", checkouts: &checkouts }),
             environments: &environments,
-            project: Some(ProjectFacts {
-                name: "proj",
-                links: &self.links,
-                detection: case.detection,
-            }),
+            project: Some(ProjectFacts { name: "proj", links: &self.links, detection: case.detection }),
             host_policy: case.policy,
             devcontainers_enabled: true,
             instances: &self.instances,
@@ -353,11 +302,7 @@ impl World {
         if expected.is_some() {
             assert_eq!(rule, expected.map(|e| e.1), "{case:?}\n{verdict:#?}");
         }
-        assert_eq!(
-            verdict.refusal.is_some(),
-            expected.is_none(),
-            "{case:?}\n{verdict:#?}"
-        );
+        assert_eq!(verdict.refusal.is_some(), expected.is_none(), "{case:?}\n{verdict:#?}");
         row
     }
 }
@@ -368,18 +313,9 @@ fn environment<'a>(
     name: &'a str,
 ) -> Option<Environment<'a>> {
     let instance = |state| {
-        let kind = if name == "gpu" {
-            InstanceKind::ContainerInstance
-        } else {
-            InstanceKind::DevcontainerInstance
-        };
-        EnvironmentTarget::Instance(
-            InstanceRef {
-                kind,
-                name: name.to_owned(),
-            },
-            state,
-        )
+        let kind =
+            if name == "gpu" { InstanceKind::ContainerInstance } else { InstanceKind::DevcontainerInstance };
+        EnvironmentTarget::Instance(InstanceRef { kind, name: name.to_owned() }, state)
     };
     let target = match points {
         Absent => return None,
@@ -389,23 +325,13 @@ fn environment<'a>(
         Points::Host => EnvironmentTarget::Host,
         Any => EnvironmentTarget::Container,
     };
-    Some(Environment {
-        name,
-        scope,
-        priority,
-        target,
-    })
+    Some(Environment { name, scope, priority, target })
 }
 
 /// Every combination of what isn't an environment.
 fn each_switch(mut check: impl FnMut(Case)) {
     for policy in [HostPolicy::Allowed, HostPolicy::OnRequest, HostPolicy::Forbidden] {
-        for required in [
-            None,
-            Some(Required::Any),
-            Some(Required::Container),
-            Some(Required::Host),
-        ] {
+        for required in [None, Some(Required::Any), Some(Required::Container), Some(Required::Host)] {
             for preferred in [None, Some(Preferred::Container), Some(Preferred::Host)] {
                 for specific in 0..3 {
                     for bits in 0..8 {
@@ -417,11 +343,7 @@ fn each_switch(mut check: impl FnMut(Case)) {
                             required,
                             preferred,
                             specific,
-                            detection: if bits & 1 == 0 {
-                                Detection::Enabled
-                            } else {
-                                Detection::Disabled
-                            },
+                            detection: if bits & 1 == 0 { Detection::Enabled } else { Detection::Disabled },
                             activate: bits & 2 != 0,
                             checkout: bits & 4 != 0,
                         });
@@ -443,11 +365,7 @@ fn every_combination_agrees_with_the_table() {
             }
             for code in 0..6_usize.pow(4) {
                 let environments = [code, code / 6, code / 36, code / 216].map(|digit| POINTS[digit % 6]);
-                let case = Case {
-                    environments,
-                    near,
-                    ..switches
-                };
+                let case = Case { environments, near, ..switches };
                 world.check(&case, &rows);
                 compared += 1;
             }

@@ -40,10 +40,7 @@ impl Target {
     /// A dev container.
     #[must_use]
     pub fn devcontainer(name: impl Into<String>) -> Self {
-        Self::Instance(InstanceRef {
-            kind: InstanceKind::DevcontainerInstance,
-            name: name.into(),
-        })
+        Self::Instance(InstanceRef { kind: InstanceKind::DevcontainerInstance, name: name.into() })
     }
 }
 
@@ -104,24 +101,12 @@ impl Verdict {
         let target = self.chosen.as_ref().map(|target| {
             let instance = match target {
                 Target::Instance(instance) => instance.clone(),
-                Target::Host => InstanceRef {
-                    kind: InstanceKind::ContainerInstance,
-                    name: host.to_owned(),
-                },
+                Target::Host => InstanceRef { kind: InstanceKind::ContainerInstance, name: host.to_owned() },
             };
             let uid = uid_of(&instance);
-            RouteTarget {
-                kind: instance.kind,
-                name: instance.name,
-                uid,
-            }
+            RouteTarget { kind: instance.kind, name: instance.name, uid }
         });
-        Route {
-            target,
-            rule: self.rule,
-            reason: self.reason.clone(),
-            considered: self.considered.clone(),
-        }
+        Route { target, rule: self.rule, reason: self.reason.clone(), considered: self.considered.clone() }
     }
 
     /// Puts the texts within their bounds.

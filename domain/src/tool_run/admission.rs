@@ -121,21 +121,11 @@ pub fn admit(run: &ToolRun, references: &References, settings: &Settings, now: T
 }
 
 fn reject(reason: Reason, message: impl Into<String>) -> Admission {
-    Admission::End {
-        outcome: Outcome::Rejected,
-        reason,
-        message: message.into(),
-        route: None,
-    }
+    Admission::End { outcome: Outcome::Rejected, reason, message: message.into(), route: None }
 }
 
 fn no_environment(reason: Reason, message: impl Into<String>) -> Admission {
-    Admission::End {
-        outcome: Outcome::NoEnvironment,
-        reason,
-        message: message.into(),
-        route: None,
-    }
+    Admission::End { outcome: Outcome::NoEnvironment, reason, message: message.into(), route: None }
 }
 
 fn not_implemented(run: &ToolRun, references: &References) -> Option<Admission> {
@@ -146,11 +136,8 @@ fn not_implemented(run: &ToolRun, references: &References) -> Option<Admission> 
     }
     if let Some(tool) = &references.tool {
         let name = tool.metadata.name.as_deref().unwrap_or_default();
-        missing.extend(
-            tool::not_implemented(&tool.spec)
-                .iter()
-                .map(|field| format!("{field} of Tool {name}")),
-        );
+        missing
+            .extend(tool::not_implemented(&tool.spec).iter().map(|field| format!("{field} of Tool {name}")));
     }
     let message = format!("not implemented in this version: {}", missing.join(", "));
     (!missing.is_empty()).then(|| reject(Reason::NotImplemented, message))
@@ -160,14 +147,8 @@ fn not_implemented(run: &ToolRun, references: &References) -> Option<Admission> 
 fn missing(run: &ToolRun, references: &References, now: Timestamp) -> Option<Admission> {
     let spec = &run.spec;
     let plan = references.plan.as_ref().map(|p| &p.spec);
-    let workspace = spec
-        .workspace_ref
-        .as_ref()
-        .or_else(|| plan.and_then(|p| p.workspace_ref.as_ref()));
-    let project = spec
-        .project_ref
-        .as_ref()
-        .or_else(|| plan.and_then(|p| p.project_ref.as_ref()));
+    let workspace = spec.workspace_ref.as_ref().or_else(|| plan.and_then(|p| p.workspace_ref.as_ref()));
+    let project = spec.project_ref.as_ref().or_else(|| plan.and_then(|p| p.project_ref.as_ref()));
     let named = [
         ("Tool", spec.tool_ref.as_ref(), references.tool.is_some()),
         ("Plan", spec.plan_ref.as_ref(), references.plan.is_some()),
@@ -187,16 +168,9 @@ fn missing(run: &ToolRun, references: &References, now: Timestamp) -> Option<Adm
     let names = absent.join(", ");
     Some(if now < until {
         let message = format!("waiting for {names} to exist");
-        Admission::Wait {
-            reason: Reason::ReferenceNotFound,
-            message,
-            until: Some(until),
-        }
+        Admission::Wait { reason: Reason::ReferenceNotFound, message, until: Some(until) }
     } else {
-        reject(
-            Reason::ReferenceNotFound,
-            format!("not found in this namespace: {names}"),
-        )
+        reject(Reason::ReferenceNotFound, format!("not found in this namespace: {names}"))
     })
 }
 
@@ -204,30 +178,16 @@ fn unready(references: &References) -> Option<Admission> {
     if let Some(found) = &references.plan {
         let name = found.metadata.name.as_deref().unwrap_or_default();
         if plan::has_ended(found) {
-            return Some(reject(
-                Reason::PlanCompleted,
-                format!("Plan {name} has ended: use another"),
-            ));
+            return Some(reject(Reason::PlanCompleted, format!("Plan {name} has ended: use another")));
         }
-        let conditions = found
-            .status
-            .as_ref()
-            .map(|s| &s.conditions[..])
-            .unwrap_or_default();
-        if let Some(stalled) = ConditionType::Stalled
-            .find(conditions)
-            .filter(|c| c.status == "True")
-        {
+        let conditions = found.status.as_ref().map(|s| &s.conditions[..]).unwrap_or_default();
+        if let Some(stalled) = ConditionType::Stalled.find(conditions).filter(|c| c.status == "True") {
             let message = format!("Plan {name}: {}", stalled.message);
             return Some(no_environment(Reason::NoEnvironment, message));
         }
         if !ConditionType::Ready.is_true(conditions) {
             let message = format!("waiting for Plan {name} to be ready");
-            return Some(Admission::Wait {
-                reason: Reason::WaitingForReference,
-                message,
-                until: None,
-            });
+            return Some(Admission::Wait { reason: Reason::WaitingForReference, message, until: None });
         }
     }
     unscanned(references.workspace.as_deref()?)
@@ -236,36 +196,20 @@ fn unready(references: &References) -> Option<Admission> {
 fn unscanned(workspace: &Workspace) -> Option<Admission> {
     let name = workspace.metadata.name.as_deref().unwrap_or_default();
     if workspace.metadata.deletion_timestamp.is_some() {
-        return Some(no_environment(
-            Reason::WorkspaceGone,
-            format!("Workspace {name} is being deleted"),
-        ));
+        return Some(no_environment(Reason::WorkspaceGone, format!("Workspace {name} is being deleted")));
     }
-    let conditions = workspace
-        .status
-        .as_ref()
-        .map(|s| &s.conditions[..])
-        .unwrap_or_default();
+    let conditions = workspace.status.as_ref().map(|s| &s.conditions[..]).unwrap_or_default();
     if ConditionType::Discovered.is_true(conditions) {
         return None;
     }
-    if let Some(stalled) = ConditionType::Stalled
-        .find(conditions)
-        .filter(|c| c.status == "True")
-    {
+    if let Some(stalled) = ConditionType::Stalled.find(conditions).filter(|c| c.status == "True") {
         let message = format!("Workspace {name}: {}", stalled.message);
         return Some(no_environment(Reason::NoEnvironment, message));
     }
-    let said = ConditionType::Ready
-        .find(conditions)
-        .map(|c| c.message.as_str())
-        .unwrap_or("it isn't scanned yet");
+    let said =
+        ConditionType::Ready.find(conditions).map(|c| c.message.as_str()).unwrap_or("it isn't scanned yet");
     let message = format!("waiting for Workspace {name}: {said}");
-    Some(Admission::Wait {
-        reason: Reason::WaitingForReference,
-        message,
-        until: None,
-    })
+    Some(Admission::Wait { reason: Reason::WaitingForReference, message, until: None })
 }
 
 fn effective(
@@ -275,22 +219,14 @@ fn effective(
 ) -> Result<Effective, Box<Admission>> {
     let tool = references.tool.as_ref().map(|t| &t.spec);
     let seconds = |span: crate::settings::Span| i32::try_from(span.0.as_secs()).unwrap_or(i32::MAX);
-    let asked = run
-        .spec
-        .timeout_seconds
-        .or_else(|| tool.and_then(|t| t.timeout_seconds));
-    let (timeout, most) = (
-        asked.unwrap_or_else(|| seconds(settings.runs.timeout)),
-        seconds(settings.runs.max_timeout),
-    );
+    let asked = run.spec.timeout_seconds.or_else(|| tool.and_then(|t| t.timeout_seconds));
+    let (timeout, most) =
+        (asked.unwrap_or_else(|| seconds(settings.runs.timeout)), seconds(settings.runs.max_timeout));
     if timeout > most {
         let message = format!("timeoutSeconds {timeout} is above the operator's maximum of {most}: lower it");
         return Err(Box::new(reject(Reason::InvalidSpec, message)));
     }
-    let limit = run
-        .spec
-        .output_limit
-        .or_else(|| tool.and_then(|t| t.output_limit));
+    let limit = run.spec.output_limit.or_else(|| tool.and_then(|t| t.output_limit));
     let limit = limit.unwrap_or(settings.runs.output_limit);
     let most = settings.runs.output_limit.max(0);
     if limit > most {
@@ -300,10 +236,7 @@ fn effective(
     Ok(Effective {
         timeout_seconds: Some(timeout),
         output_limit: limit,
-        ttl_seconds: run
-            .spec
-            .ttl_seconds_after_finished
-            .unwrap_or_else(|| seconds(settings.runs.ttl)),
+        ttl_seconds: run.spec.ttl_seconds_after_finished.unwrap_or_else(|| seconds(settings.runs.ttl)),
     })
 }
 
@@ -333,22 +266,15 @@ fn invalid(run: &ToolRun, references: &References) -> Option<Admission> {
     }
     let input = spec.input.as_ref().map_or(0, |i| i.to_string().len());
     let text = |t: &Option<String>| t.as_ref().map_or(0, String::len);
-    let args: usize = spec
-        .args
-        .iter()
-        .chain(spec.command.iter().flatten())
-        .map(|a| a.0.len())
-        .sum();
+    let args: usize = spec.args.iter().chain(spec.command.iter().flatten()).map(|a| a.0.len()).sum();
     let payload = input + text(&spec.script) + text(&spec.stdin) + args;
     if payload > MAX_PAYLOAD {
         let message =
             format!("script, args, stdin and input have {payload} bytes together: at most {MAX_PAYLOAD}");
         return Some(reject(Reason::InvalidSpec, message));
     }
-    let takes_input = references
-        .tool
-        .as_ref()
-        .is_none_or(|t| t.spec.input == Some(drydock_crds::tool::Input::JsonStdin));
+    let takes_input =
+        references.tool.as_ref().is_none_or(|t| t.spec.input == Some(drydock_crds::tool::Input::JsonStdin));
     if spec.input.is_some() && !takes_input {
         return Some(reject(
             Reason::InvalidSpec,
@@ -381,37 +307,21 @@ fn routed(
     effective: Effective,
 ) -> Admission {
     let verdict = verdict(run, references, settings, path);
-    let workspace = references
-        .workspace
-        .as_ref()
-        .and_then(|w| w.metadata.name.as_deref())
-        .unwrap_or_default();
+    let workspace =
+        references.workspace.as_ref().and_then(|w| w.metadata.name.as_deref()).unwrap_or_default();
     let host = host_runner(workspace, HostScope::Workspace);
-    let uids: BTreeMap<&InstanceRef, &String> = references
-        .instances
-        .iter()
-        .map(|(f, uid)| (&f.instance, uid))
-        .collect();
+    let uids: BTreeMap<&InstanceRef, &String> =
+        references.instances.iter().map(|(f, uid)| (&f.instance, uid)).collect();
     let route = verdict.to_route(&host, |instance| uids.get(instance).map(|uid| (*uid).clone()));
     match (&verdict.chosen, &route.target) {
         (Some(chosen), Some(target)) => {
-            let instance = InstanceRef {
-                kind: target.kind,
-                name: target.name.clone(),
-            };
+            let instance = InstanceRef { kind: target.kind, name: target.name.clone() };
             let host = *chosen == routing::Target::Host;
-            Admission::Go(Box::new(Destination {
-                instance,
-                host,
-                effective,
-                route,
-            }))
+            Admission::Go(Box::new(Destination { instance, host, effective, route }))
         }
         _ => Admission::End {
             outcome: Outcome::NoEnvironment,
-            reason: verdict
-                .refusal
-                .map_or(Reason::NoEnvironment, routing::Refusal::reason),
+            reason: verdict.refusal.map_or(Reason::NoEnvironment, routing::Refusal::reason),
             message: verdict.reason.clone(),
             route: Some(Box::new(route)),
         },
@@ -425,22 +335,11 @@ pub fn verdict(run: &ToolRun, references: &References, settings: &Settings, path
     let plan = references.plan.as_ref().and_then(|p| name_of(&p.metadata));
     let project_name = references.project.as_ref().and_then(|p| name_of(&p.metadata));
     let facts: Vec<InstanceFacts> = references.instances.iter().map(|(f, _)| f.clone()).collect();
-    let links = references
-        .project
-        .as_ref()
-        .map(|p| routing::links(&p.spec.resources, &facts));
-    let environments = environments(
-        references,
-        plan.as_deref(),
-        project_name.as_deref(),
-        &facts,
-        links.as_deref(),
-    );
-    let instances: Vec<InstanceRef> = facts
-        .iter()
-        .filter(|f| !f.host_runner)
-        .map(|f| f.instance.clone())
-        .collect();
+    let links = references.project.as_ref().map(|p| routing::links(&p.spec.resources, &facts));
+    let environments =
+        environments(references, plan.as_deref(), project_name.as_deref(), &facts, links.as_deref());
+    let instances: Vec<InstanceRef> =
+        facts.iter().filter(|f| !f.host_runner).map(|f| f.instance.clone()).collect();
     let workspace_name = references.workspace.as_ref().and_then(|w| name_of(&w.metadata));
     let cloned_by = cloned_by(&facts, workspace_name.as_deref());
     let capability = routing::capability(
@@ -449,18 +348,10 @@ pub fn verdict(run: &ToolRun, references: &References, settings: &Settings, path
     );
     let tree = references.workspace.as_ref().map(|w| routing::Tree {
         name: workspace_name.as_deref().unwrap_or_default(),
-        devcontainers: w
-            .status
-            .as_ref()
-            .map(|s| &s.devcontainers[..])
-            .unwrap_or_default(),
+        devcontainers: w.status.as_ref().map(|s| &s.devcontainers[..]).unwrap_or_default(),
         cloned_by: is_remote_only(w).then_some(&cloned_by[..]),
     });
-    let host = references
-        .project
-        .as_ref()
-        .and_then(|p| p.spec.host.as_ref())
-        .and_then(|h| h.policy);
+    let host = references.project.as_ref().and_then(|p| p.spec.host.as_ref()).and_then(|h| h.policy);
     routing::route(&routing::Request {
         workspace: tree,
         path,
@@ -483,11 +374,7 @@ pub fn verdict(run: &ToolRun, references: &References, settings: &Settings, path
 /// The instances that clone a workspace.
 fn cloned_by(instances: &[InstanceFacts], workspace: Option<&str>) -> Vec<InstanceRef> {
     let clones = |f: &&InstanceFacts| workspace.is_some_and(|w| f.clones.iter().any(|c| c == w));
-    instances
-        .iter()
-        .filter(clones)
-        .map(|f| f.instance.clone())
-        .collect()
+    instances.iter().filter(clones).map(|f| f.instance.clone()).collect()
 }
 
 /// The environments of the run's plan and project, as routing sees them.
@@ -498,33 +385,22 @@ fn environments<'a>(
     instances: &[InstanceFacts],
     links: Option<&[routing::Link]>,
 ) -> Vec<routing::Environment<'a>> {
-    let exists = |instance: &InstanceRef| {
-        instances
-            .iter()
-            .any(|f| f.instance == *instance && !f.host_runner)
-    };
+    let exists = |instance: &InstanceRef| instances.iter().any(|f| f.instance == *instance && !f.host_runner);
     let state = |i: &InstanceRef| routing::target_state(i, exists(i), links);
     let all = references.environments.iter();
-    all.filter_map(|e| routing::Environment::of(e, plan, project, state))
-        .collect()
+    all.filter_map(|e| routing::Environment::of(e, plan, project, state)).collect()
 }
 
 /// Whether a workspace has no checkout.
 #[must_use]
 pub fn is_remote_only(workspace: &Workspace) -> bool {
-    workspace
-        .spec
-        .source
-        .git
-        .as_ref()
-        .is_some_and(|g| g.checkout == Some(Checkout::None))
+    workspace.spec.source.git.as_ref().is_some_and(|g| g.checkout == Some(Checkout::None))
 }
 
 /// The role of an instance: a host runner is one that a Workspace of ours made for that purpose.
 #[must_use]
 pub fn role_of(labels: Option<&BTreeMap<String, String>>) -> Role {
-    let host = labels
-        .and_then(|l| l.get(drydock_crds::label::ROLE))
-        .is_some_and(|r| r == Role::Host.as_str());
+    let host =
+        labels.and_then(|l| l.get(drydock_crds::label::ROLE)).is_some_and(|r| r == Role::Host.as_str());
     if host { Role::Host } else { Role::Environment }
 }

@@ -22,11 +22,7 @@ impl Draft<'_> {
         match self.seen.attempt.clone() {
             AttemptFact::Finished(result) => self.finish(&result),
             AttemptFact::Refused(RefusedAttempt::CancelledBeforeStart) => {
-                self.end(
-                    Outcome::Cancelled,
-                    Reason::Cancelled,
-                    "cancelled before it was started",
-                );
+                self.end(Outcome::Cancelled, Reason::Cancelled, "cancelled before it was started");
             }
             // Its agent has journalled that it never runs there, so another attempt may be made.
             AttemptFact::Refused(RefusedAttempt::Sealed) => {
@@ -36,11 +32,7 @@ impl Draft<'_> {
             }
             AttemptFact::Unsendable(why) => self.end(Outcome::Rejected, Reason::Rejected, why),
             AttemptFact::OtherBoot => {
-                self.end(
-                    Outcome::Lost,
-                    Reason::Lost,
-                    "its environment was started anew under the tool",
-                );
+                self.end(Outcome::Lost, Reason::Lost, "its environment was started anew under the tool");
             }
             AttemptFact::Unknown => self.send(&claim, false),
             AttemptFact::Running => self.send(&claim, true),
@@ -51,11 +43,7 @@ impl Draft<'_> {
     fn send(&mut self, claim: &Claim, known: bool) {
         match self.seen.claimed_pod.clone() {
             ClaimedPod::None | ClaimedPod::Gone => {
-                self.end(
-                    Outcome::Lost,
-                    Reason::Lost,
-                    "its pod is gone: what became of the tool is unknown",
-                );
+                self.end(Outcome::Lost, Reason::Lost, "its pod is gone: what became of the tool is unknown");
             }
             ClaimedPod::Ended(_, end) => self.pod_ended(&end),
             ClaimedPod::Present(pod) => self.in_pod(claim, &pod, known),
@@ -67,20 +55,14 @@ impl Draft<'_> {
         let name = name.map(|t| format!("{} {}", t.kind, t.name)).unwrap_or_default();
         self.pending(Reason::Running, format!("running in {name}"));
         if let Some(lost) = self.lost_at() {
-            let silent = self
-                .seen
-                .target
-                .as_ref()
-                .is_none_or(|t| t.agent.unreachable_since.is_some());
+            let silent = self.seen.target.as_ref().is_none_or(|t| t.agent.unreachable_since.is_some());
             if self.seen.now >= lost && silent {
                 let message =
                     "its agent doesn't answer, and its time is over: what became of the tool is unknown";
                 return self.end(Outcome::Lost, Reason::Lost, message);
             }
             let again = after(self.seen.now, LOST_AFTER);
-            self.wake = self
-                .wake
-                .min(Wake::At(if self.seen.now >= lost { again } else { lost }));
+            self.wake = self.wake.min(Wake::At(if self.seen.now >= lost { again } else { lost }));
         }
         if self.cancellation().is_some() {
             self.effects.push(Effect::Agent(AgentCall::Cancel {
@@ -92,18 +74,12 @@ impl Draft<'_> {
         if known {
             return;
         }
-        let call = self
-            .seen
-            .target
-            .as_ref()
-            .and_then(|t| start::call(self.seen, t, &pod.pod, claim));
+        let call = self.seen.target.as_ref().and_then(|t| start::call(self.seen, t, &pod.pod, claim));
         match call {
             Some(call) if self.cancellation().is_none() => {
                 self.effects.push(Effect::Agent(AgentCall::Start(Box::new(call))));
             }
-            _ => self
-                .effects
-                .push(Effect::Agent(AgentCall::Connect(pod.pod.clone()))),
+            _ => self.effects.push(Effect::Agent(AgentCall::Connect(pod.pod.clone()))),
         }
     }
 
@@ -113,11 +89,7 @@ impl Draft<'_> {
             Reason::Evicted => (Outcome::Evicted, Reason::Evicted),
             _ => (Outcome::Lost, Reason::Lost),
         };
-        self.end(
-            outcome,
-            reason,
-            format!("its environment ended under it: {}", end.message),
-        );
+        self.end(outcome, reason, format!("its environment ended under it: {}", end.message));
     }
 
     /// When a run whose agent doesn't answer is given up.

@@ -28,21 +28,12 @@ struct Meaning {
 impl Draft<'_> {
     /// Ends the run without a result of its agent.
     pub(super) fn end(&mut self, outcome: Outcome, reason: Reason, message: impl Into<String>) {
-        self.close(Meaning {
-            outcome,
-            reason,
-            message: message.into(),
-            exit_code: None,
-            signal: None,
-        });
+        self.close(Meaning { outcome, reason, message: message.into(), exit_code: None, signal: None });
     }
 
     /// Ends the run with what its agent says.
     pub(super) fn finish(&mut self, result: &RunResult) {
-        let meaning = meaning(
-            result,
-            self.status.effective.as_ref().and_then(|e| e.timeout_seconds),
-        );
+        let meaning = meaning(result, self.status.effective.as_ref().and_then(|e| e.timeout_seconds));
         if let Ok(started) = Timestamp::from_millisecond(result.started_at_ms) {
             self.status.started_at = Some(Time(started));
         }
@@ -74,28 +65,19 @@ impl Draft<'_> {
     }
 
     fn close(&mut self, meaning: Meaning) {
-        let Meaning {
-            outcome,
-            reason,
-            message,
-            exit_code,
-            signal,
-        } = meaning;
+        let Meaning { outcome, reason, message, exit_code, signal } = meaning;
         self.status.outcome = Some(outcome);
         self.status.exit_code = exit_code;
         self.status.signal = signal;
         self.status.finished_at = Some(Time(self.seen.now));
         let routed = ConditionType::Routed;
-        if routed
-            .find(&self.seen.run.status.clone().unwrap_or_default().conditions)
-            .is_none()
+        if routed.find(&self.seen.run.status.clone().unwrap_or_default().conditions).is_none()
             && self.status.route.is_none()
         {
             self.conditions.set(routed, Truth::False, reason, message.clone());
         }
         let truth = Truth::of(outcome == Outcome::Succeeded);
-        self.conditions
-            .set(ConditionType::Succeeded, truth, reason, message.clone());
+        self.conditions.set(ConditionType::Succeeded, truth, reason, message.clone());
         self.conditions.ready(reason, message);
         self.effects.push(Effect::Audit(Box::new(self.audit(outcome))));
         // The next pass arms the end of its time to live.
@@ -112,9 +94,7 @@ impl Draft<'_> {
             uid: meta.uid.clone().unwrap_or_default(),
             requested_by: requested_by.cloned().unwrap_or_else(|| "unknown".into()),
             rule: route.and_then(|r| r.rule).map(|r| r.to_string()),
-            target: route
-                .and_then(|r| r.target.as_ref())
-                .map(|t| format!("{}/{}", t.kind, t.name)),
+            target: route.and_then(|r| r.target.as_ref()).map(|t| format!("{}/{}", t.kind, t.name)),
             outcome: outcome.to_string(),
             exit_code: self.status.exit_code,
             duration_ms: self.status.duration_ms,
@@ -139,17 +119,11 @@ fn meaning(result: &RunResult, timeout_seconds: Option<i32>) -> Meaning {
         },
         Some(Said::Exited(e)) => {
             let message = format!("exit code {}{}", e.code, last_line(result));
-            Meaning {
-                exit_code: Some(e.code),
-                ..plain(Outcome::NonZeroExit, Reason::NonZeroExit, message)
-            }
+            Meaning { exit_code: Some(e.code), ..plain(Outcome::NonZeroExit, Reason::NonZeroExit, message) }
         }
         Some(Said::Signalled(s)) => {
             let message = format!("ended by signal {}", s.signal);
-            Meaning {
-                signal: Some(s.signal),
-                ..plain(Outcome::Signalled, Reason::Signalled, message)
-            }
+            Meaning { signal: Some(s.signal), ..plain(Outcome::Signalled, Reason::Signalled, message) }
         }
         Some(Said::TimedOut(t)) => {
             let seconds =
@@ -160,25 +134,15 @@ fn meaning(result: &RunResult, timeout_seconds: Option<i32>) -> Meaning {
                 None => (None, None),
             };
             let message = format!("timed out after {seconds}s");
-            Meaning {
-                exit_code,
-                signal,
-                ..plain(Outcome::TimedOut, Reason::TimedOut, message)
-            }
+            Meaning { exit_code, signal, ..plain(Outcome::TimedOut, Reason::TimedOut, message) }
         }
         Some(Said::Cancelled(_)) => plain(Outcome::Cancelled, Reason::Cancelled, "cancelled".into()),
         Some(Said::CannotExecute(c)) => cannot_execute(c),
-        Some(Said::OutOfMemory(_)) => plain(
-            Outcome::OutOfMemory,
-            Reason::OutOfMemory,
-            "the tool ran out of memory".into(),
-        ),
+        Some(Said::OutOfMemory(_)) => {
+            plain(Outcome::OutOfMemory, Reason::OutOfMemory, "the tool ran out of memory".into())
+        }
         Some(Said::Lost(l)) => plain(Outcome::Lost, Reason::Lost, l.message.clone()),
-        None => plain(
-            Outcome::Lost,
-            Reason::Lost,
-            "its agent gave a result without an outcome".into(),
-        ),
+        None => plain(Outcome::Lost, Reason::Lost, "its agent gave a result without an outcome".into()),
     }
 }
 
@@ -196,11 +160,7 @@ fn cannot_execute(said: &CannotExecute) -> Meaning {
 fn last_line(result: &RunResult) -> String {
     let of = |stream: Option<&StreamSummary>| {
         let stream = stream?;
-        let bytes = if stream.tail.is_empty() {
-            &stream.head
-        } else {
-            &stream.tail
-        };
+        let bytes = if stream.tail.is_empty() { &stream.head } else { &stream.tail };
         let text = readable(bytes);
         let line = text.lines().rev().find(|l| !l.trim().is_empty())?.trim();
         Some(line.chars().take(QUOTED).collect::<String>())
@@ -221,18 +181,12 @@ fn previews(
     let half = PREVIEW_TOTAL / 2;
     let for_err = err.min(half.max(PREVIEW_TOTAL.saturating_sub(out)));
     let for_out = PREVIEW_TOTAL - for_err;
-    (
-        stdout.map(|s| stream(s, for_out)),
-        stderr.map(|s| stream(s, for_err)),
-    )
+    (stdout.map(|s| stream(s, for_out)), stderr.map(|s| stream(s, for_err)))
 }
 
 fn stream(summary: &StreamSummary, budget: usize) -> Stream {
     let has_tail = !summary.tail.is_empty();
-    let head = cut_end(
-        &readable(&summary.head),
-        if has_tail { budget / 2 } else { budget },
-    );
+    let head = cut_end(&readable(&summary.head), if has_tail { budget / 2 } else { budget });
     let tail = has_tail.then(|| cut_start(&readable(&summary.tail), budget / 2));
     let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     Stream {
@@ -248,10 +202,7 @@ fn stream(summary: &StreamSummary, budget: usize) -> Stream {
 /// Bytes as text for people: invalid UTF-8 replaced, control characters but line ends and tabs taken out.
 fn readable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    strip_escapes(&text)
-        .chars()
-        .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
-        .collect()
+    strip_escapes(&text).chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
 /// Takes terminal sequences out whole, so that nothing of them stays as text.
@@ -286,9 +237,7 @@ fn cut_end(text: &str, most: usize) -> String {
 
 fn cut_start(text: &str, most: usize) -> String {
     let from = text.len().saturating_sub(most);
-    let from = (from..=text.len())
-        .find(|at| text.is_char_boundary(*at))
-        .unwrap_or(text.len());
+    let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
     text[from..].to_owned()
 }
 
@@ -298,12 +247,8 @@ mod tests {
 
     #[test]
     fn previews_share_their_budget_and_are_readable() {
-        let summary = |head: Vec<u8>, tail: Vec<u8>| StreamSummary {
-            bytes: 1,
-            head,
-            tail,
-            ..StreamSummary::default()
-        };
+        let summary =
+            |head: Vec<u8>, tail: Vec<u8>| StreamSummary { bytes: 1, head, tail, ..StreamSummary::default() };
         let long = vec![b'x'; 6000];
         let (out, err) = previews(
             Some(&summary(long.clone(), long.clone())),
@@ -312,10 +257,8 @@ mod tests {
         let (out, err) = (out.unwrap(), err.unwrap());
         assert_eq!(err.head.as_deref(), Some("err"));
         assert!(out.head.unwrap().len() + out.tail.unwrap().len() <= PREVIEW_TOTAL);
-        let (out, err) = previews(
-            Some(&summary(long.clone(), long.clone())),
-            Some(&summary(long.clone(), long)),
-        );
+        let (out, err) =
+            previews(Some(&summary(long.clone(), long.clone())), Some(&summary(long.clone(), long)));
         let total = |s: Stream| s.head.unwrap().len() + s.tail.unwrap().len();
         assert!(total(out.unwrap()) + total(err.unwrap()) <= PREVIEW_TOTAL);
     }

@@ -16,18 +16,10 @@ pub fn call(seen: &Observed, target: &TargetFacts, pod: &PodRef, claim: &Claim) 
     let spec = &seen.run.spec;
     let meta = &seen.run.metadata;
     let tool = seen.tool.as_ref().map(|t| &t.spec);
-    let effective = seen
-        .run
-        .status
-        .as_ref()
-        .and_then(|s| s.effective.clone())
-        .unwrap_or_default();
+    let effective = seen.run.status.as_ref().and_then(|s| s.effective.clone()).unwrap_or_default();
     let workspace = seen.workspace.as_ref().and_then(|w| w.metadata.name.as_deref());
     let mapping = mapping(spec, &target.context, workspace);
-    let streams = spec
-        .streams
-        .or_else(|| tool.and_then(|t| t.streams))
-        .unwrap_or_default();
+    let streams = spec.streams.or_else(|| tool.and_then(|t| t.streams)).unwrap_or_default();
     Some(StartCall {
         pod: pod.clone(),
         boot_id: claim.boot_id.clone(),
@@ -43,9 +35,7 @@ pub fn call(seen: &Observed, target: &TargetFacts, pod: &PodRef, claim: &Claim) 
         user: String::new(),
         working_directory: folder(spec, &target.context, workspace),
         nearest_directory: spec.working_directory.is_none(),
-        timeout_ms: effective
-            .timeout_seconds
-            .map_or(0, |s| u64::try_from(s).unwrap_or_default() * 1000),
+        timeout_ms: effective.timeout_seconds.map_or(0, |s| u64::try_from(s).unwrap_or_default() * 1000),
         output_limit: u64::try_from(effective.output_limit).unwrap_or_default(),
         combined: streams == Streams::Combined,
         keep_background: tool.and_then(|t| t.keep_background).unwrap_or_default(),
@@ -54,35 +44,21 @@ pub fn call(seen: &Observed, target: &TargetFacts, pod: &PodRef, claim: &Claim) 
 
 fn mapping(spec: &ToolRunSpec, context: &RunContext, workspace: Option<&str>) -> Option<PathMapping> {
     let root = HostRoot::parse(&spec.path_mapping.as_ref()?.host_root).ok()?;
-    let place = workspace
-        .and_then(|w| context.workspaces.get(w))
-        .filter(|p| p.sub_path.is_empty());
-    Some(PathMapping::new(
-        &root,
-        place.map_or(context.workspace_folder.as_str(), |p| &p.path),
-    ))
+    let place = workspace.and_then(|w| context.workspaces.get(w)).filter(|p| p.sub_path.is_empty());
+    Some(PathMapping::new(&root, place.map_or(context.workspace_folder.as_str(), |p| &p.path)))
 }
 
 fn what(spec: &ToolRunSpec, tool: Option<&ToolSpec>, mapping: Option<&PathMapping>) -> Option<What> {
     let mapped =
         |text: &String| mapping.map_or_else(|| text.clone(), |m| m.to_environment(text).into_owned());
     let args = spec.args.iter().map(|a| mapped(&a.0));
-    let own = spec
-        .command
-        .as_ref()
-        .map(|c| c.iter().map(|a| a.0.clone()).collect::<Vec<_>>());
+    let own = spec.command.as_ref().map(|c| c.iter().map(|a| a.0.clone()).collect::<Vec<_>>());
     let command = own.or_else(|| tool.and_then(|t| t.command.clone()));
     if let Some(command) = command {
         return Some(What::Argv(command.into_iter().chain(args).collect()));
     }
-    let text = spec
-        .script
-        .clone()
-        .or_else(|| tool.and_then(|t| t.script.clone()))?;
-    Some(What::Script {
-        text,
-        args: args.collect(),
-    })
+    let text = spec.script.clone().or_else(|| tool.and_then(|t| t.script.clone()))?;
+    Some(What::Script { text, args: args.collect() })
 }
 
 fn stdin(spec: &ToolRunSpec, mapping: Option<&PathMapping>) -> Vec<u8> {
@@ -124,10 +100,7 @@ fn variable(of: &EnvVar) -> Variable {
         (None, Some(key)) => VariableValue::ConfigMap(key.clone()),
         (None, None) => VariableValue::Literal(of.value.clone().unwrap_or_default()),
     };
-    Variable {
-        name: of.name.clone(),
-        value,
-    }
+    Variable { name: of.name.clone(), value }
 }
 
 /// The folder that the tool starts in: what the run says, relative to the folder of its path.
@@ -143,10 +116,7 @@ fn folder(spec: &ToolRunSpec, context: &RunContext, workspace: Option<&str>) -> 
 
 /// Where the run's path is in the environment; nothing where it names none, or it isn't mounted there.
 fn path_in_environment(spec: &ToolRunSpec, context: &RunContext, workspace: Option<&str>) -> Option<String> {
-    let root = spec
-        .path_mapping
-        .as_ref()
-        .and_then(|m| HostRoot::parse(&m.host_root).ok());
+    let root = spec.path_mapping.as_ref().and_then(|m| HostRoot::parse(&m.host_root).ok());
     let path = WorkspacePath::parse(spec.path.as_deref()?, root.as_ref()).ok()?;
     let place = context.workspaces.get(workspace?)?;
     let below = match (path.as_str(), place.sub_path.as_str()) {
@@ -156,11 +126,7 @@ fn path_in_environment(spec: &ToolRunSpec, context: &RunContext, workspace: Opti
         (path, sub) => path.strip_prefix(sub)?.strip_prefix('/')?,
     };
     let base = place.path.trim_end_matches('/');
-    Some(if below.is_empty() {
-        place.path.clone()
-    } else {
-        format!("{base}/{below}")
-    })
+    Some(if below.is_empty() { place.path.clone() } else { format!("{base}/{below}") })
 }
 
 #[cfg(test)]
@@ -169,10 +135,7 @@ mod tests {
     use crate::blueprint::TreePlace;
 
     fn context(sub_path: &str) -> RunContext {
-        let place = TreePlace {
-            path: "/workspaces/shop".into(),
-            sub_path: sub_path.into(),
-        };
+        let place = TreePlace { path: "/workspaces/shop".into(), sub_path: sub_path.into() };
         RunContext {
             workspace_folder: "/workspaces/shop/services/api".into(),
             workspaces: [("shop".to_owned(), place)].into(),
@@ -185,29 +148,17 @@ mod tests {
             (None, None, "", "/workspaces/shop/services/api"),
             (Some("."), None, "", "/workspaces/shop"),
             (Some("services/web"), None, "", "/workspaces/shop/services/web"),
-            (
-                Some("services/web"),
-                Some("src"),
-                "",
-                "/workspaces/shop/services/web/src",
-            ),
+            (Some("services/web"), Some("src"), "", "/workspaces/shop/services/web/src"),
             (Some("services/web"), Some("/tmp"), "", "/tmp"),
             (None, Some("src"), "", "/workspaces/shop/services/api/src"),
             (Some("services/api/x"), None, "services/api", "/workspaces/shop/x"),
-            (
-                Some("services/apis"),
-                None,
-                "services/api",
-                "/workspaces/shop/services/api",
-            ),
+            (Some("services/apis"), None, "services/api", "/workspaces/shop/services/api"),
             (Some("/home/me/shop/docs"), None, "", "/workspaces/shop/docs"),
         ] {
             let spec = ToolRunSpec {
                 path: path.map(str::to_owned),
                 working_directory: cwd.map(str::to_owned),
-                path_mapping: Some(drydock_crds::tool_run::PathMapping {
-                    host_root: "/home/me/shop".into(),
-                }),
+                path_mapping: Some(drydock_crds::tool_run::PathMapping { host_root: "/home/me/shop".into() }),
                 ..ToolRunSpec::default()
             };
             assert_eq!(

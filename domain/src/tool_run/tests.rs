@@ -22,19 +22,12 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn instance() -> InstanceRef {
-    InstanceRef {
-        kind: InstanceKind::DevcontainerInstance,
-        name: "shop-api".into(),
-    }
+    InstanceRef { kind: InstanceKind::DevcontainerInstance, name: "shop-api".into() }
 }
 
 fn pod() -> PodFact {
     PodFact {
-        pod: PodRef {
-            namespace: "team".into(),
-            name: "pod".into(),
-            uid: "p-1".into(),
-        },
+        pod: PodRef { namespace: "team".into(), name: "pod".into(), uid: "p-1".into() },
         created: at(900),
         deleting_since: None,
         node: None,
@@ -46,10 +39,7 @@ fn pod() -> PodFact {
 }
 
 fn target(state: ProvisioningState) -> TargetFacts {
-    let mut status = InstanceStatus {
-        observed_generation: 1,
-        ..InstanceStatus::default()
-    };
+    let mut status = InstanceStatus { observed_generation: 1, ..InstanceStatus::default() };
     status.provisioning_state = Some(state);
     TargetFacts {
         instance: instance(),
@@ -58,15 +48,9 @@ fn target(state: ProvisioningState) -> TargetFacts {
         spec: InstanceSpec::default(),
         status,
         pod: (state == ProvisioningState::Active).then(pod),
-        context: RunContext {
-            workspace_folder: "/workspaces/shop".into(),
-            ..RunContext::default()
-        },
+        context: RunContext { workspace_folder: "/workspaces/shop".into(), ..RunContext::default() },
         agent: AgentFacts {
-            hello: Some(Hello {
-                boot_id: "b-1".into(),
-                ..Hello::default()
-            }),
+            hello: Some(Hello { boot_id: "b-1".into(), ..Hello::default() }),
             ..AgentFacts::default()
         },
         deleting: false,
@@ -86,17 +70,8 @@ impl World {
             reason: "the nearest".into(),
             considered: Vec::new(),
         };
-        let effective = Effective {
-            timeout_seconds: Some(120),
-            output_limit: 1000,
-            ttl_seconds: 3600,
-        };
-        let destination = Destination {
-            route,
-            instance: instance(),
-            host: false,
-            effective,
-        };
+        let effective = Effective { timeout_seconds: Some(120), output_limit: 1000, ttl_seconds: 3600 };
+        let destination = Destination { route, instance: instance(), host: false, effective };
         let run = ToolRun {
             metadata: ObjectMeta {
                 name: Some("r".into()),
@@ -106,10 +81,7 @@ impl World {
                 creation_timestamp: Some(Time(at(1000))),
                 ..ObjectMeta::default()
             },
-            spec: ToolRunSpec {
-                command: Some(vec![Argument("true".into())]),
-                ..ToolRunSpec::default()
-            },
+            spec: ToolRunSpec { command: Some(vec![Argument("true".into())]), ..ToolRunSpec::default() },
             status: None,
         };
         Self {
@@ -138,9 +110,7 @@ impl World {
 
     fn pass(&mut self) -> Decision<ToolRunStatus> {
         let decision = decide(&self.seen);
-        Arc::make_mut(&mut self.seen.run)
-            .status
-            .clone_from(&decision.status);
+        Arc::make_mut(&mut self.seen.run).status.clone_from(&decision.status);
         self.seen.admission = Admission::Settled;
         if self.status().claim.is_some() && self.seen.claimed_pod == ClaimedPod::None {
             self.seen.claimed_pod = ClaimedPod::Present(Box::new(pod()));
@@ -159,9 +129,7 @@ impl World {
     }
 
     fn ready(&self) -> (&str, &str) {
-        let ready = ConditionType::Ready
-            .find(&self.status().conditions)
-            .expect("Ready is always there");
+        let ready = ConditionType::Ready.find(&self.status().conditions).expect("Ready is always there");
         (&ready.reason, &ready.message)
     }
 
@@ -176,27 +144,15 @@ impl World {
 }
 
 fn starts(decision: &Decision<ToolRunStatus>) -> usize {
-    decision
-        .effects
-        .iter()
-        .filter(|e| matches!(e, Effect::Agent(AgentCall::Start(_))))
-        .count()
+    decision.effects.iter().filter(|e| matches!(e, Effect::Agent(AgentCall::Start(_)))).count()
 }
 
 fn cancels(decision: &Decision<ToolRunStatus>) -> usize {
-    decision
-        .effects
-        .iter()
-        .filter(|e| matches!(e, Effect::Agent(AgentCall::Cancel { .. })))
-        .count()
+    decision.effects.iter().filter(|e| matches!(e, Effect::Agent(AgentCall::Cancel { .. }))).count()
 }
 
 fn audits(decision: &Decision<ToolRunStatus>) -> usize {
-    decision
-        .effects
-        .iter()
-        .filter(|e| matches!(e, Effect::Audit(_)))
-        .count()
+    decision.effects.iter().filter(|e| matches!(e, Effect::Audit(_))).count()
 }
 
 fn result(outcome: run_result::Outcome) -> AttemptFact {
@@ -205,11 +161,7 @@ fn result(outcome: run_result::Outcome) -> AttemptFact {
         started_at_ms: 1_000_500,
         exec_time_ms: 7,
         duration_ms: 9,
-        stderr: Some(StreamSummary {
-            bytes: 5,
-            head: b"oops\n".to_vec(),
-            ..StreamSummary::default()
-        }),
+        stderr: Some(StreamSummary { bytes: 5, head: b"oops\n".to_vec(), ..StreamSummary::default() }),
         ..RunResult::default()
     }))
 }
@@ -220,14 +172,8 @@ fn a_warm_run_is_routed_and_claimed_in_one_write_and_started_after_it() {
     let first = world.pass();
     assert_eq!((starts(&first), first.wake), (0, Wake::Again));
     let claim = world.status().claim.clone().unwrap();
-    assert_eq!(
-        (claim.attempt, claim.pod_uid.as_str(), claim.boot_id.as_str()),
-        (1, "p-1", "b-1")
-    );
-    assert_eq!(
-        world.status().route.as_ref().unwrap().rule,
-        Some(RouteRule::NearestDevcontainer)
-    );
+    assert_eq!((claim.attempt, claim.pod_uid.as_str(), claim.boot_id.as_str()), (1, "p-1", "b-1"));
+    assert_eq!(world.status().route.as_ref().unwrap().rule, Some(RouteRule::NearestDevcontainer));
     let second = world.pass();
     assert_eq!(starts(&second), 1);
     assert_eq!(second.status, Some(world.status().clone()));
@@ -237,36 +183,18 @@ fn a_warm_run_is_routed_and_claimed_in_one_write_and_started_after_it() {
     let last = world.pass();
     assert_eq!((world.outcome(), audits(&last)), (Some(Outcome::Succeeded), 1));
     let record = world.status().container.clone().unwrap();
-    assert_eq!(
-        (record.pod_uid.as_str(), record.exec_time_ms, record.exit_code),
-        ("p-1", Some(7), Some(0))
-    );
+    assert_eq!((record.pod_uid.as_str(), record.exec_time_ms, record.exit_code), ("p-1", Some(7), Some(0)));
 }
 
 #[test]
 fn each_result_has_its_outcome_and_message() {
     use run_result::Outcome as Said;
     for (said, outcome, message) in [
+        (Said::Exited(Exited { code: 0 }), Outcome::Succeeded, "exit code 0"),
+        (Said::Exited(Exited { code: 3 }), Outcome::NonZeroExit, "exit code 3: oops"),
+        (Said::Signalled(Signalled { signal: 9 }), Outcome::Signalled, "ended by signal 9"),
         (
-            Said::Exited(Exited { code: 0 }),
-            Outcome::Succeeded,
-            "exit code 0",
-        ),
-        (
-            Said::Exited(Exited { code: 3 }),
-            Outcome::NonZeroExit,
-            "exit code 3: oops",
-        ),
-        (
-            Said::Signalled(Signalled { signal: 9 }),
-            Outcome::Signalled,
-            "ended by signal 9",
-        ),
-        (
-            Said::TimedOut(TimedOut {
-                timeout_ms: 120_000,
-                end: None,
-            }),
+            Said::TimedOut(TimedOut { timeout_ms: 120_000, end: None }),
             Outcome::TimedOut,
             "timed out after 120s",
         ),
@@ -314,10 +242,7 @@ fn only_a_journalled_refusal_leads_to_another_attempt() {
     let mut world = World::claimed();
     world.seen.attempt = AttemptFact::Refused(RefusedAttempt::Sealed);
     world.pass();
-    assert_eq!(
-        (world.outcome(), world.ready().0),
-        (None, "WaitingForEnvironment")
-    );
+    assert_eq!((world.outcome(), world.ready().0), (None, "WaitingForEnvironment"));
     // The environment is stopped: the attempt's fact goes with its pod.
     world.seen.target = Some(target(ProvisioningState::Stopped));
     world.seen.claimed_pod = ClaimedPod::Gone;
@@ -334,26 +259,12 @@ fn only_a_journalled_refusal_leads_to_another_attempt() {
 
 #[test]
 fn the_loss_of_the_pod_is_told_apart() {
-    let end = |reason| End {
-        reason,
-        message: "why".into(),
-        exit_code: Some(137),
-        at: None,
-    };
+    let end = |reason| End { reason, message: "why".into(), exit_code: Some(137), at: None };
     for (lost, outcome) in [
         (ClaimedPod::Gone, Outcome::Lost),
-        (
-            ClaimedPod::Ended(Box::new(pod()), end(Reason::OutOfMemory)),
-            Outcome::OutOfMemory,
-        ),
-        (
-            ClaimedPod::Ended(Box::new(pod()), end(Reason::Evicted)),
-            Outcome::Evicted,
-        ),
-        (
-            ClaimedPod::Ended(Box::new(pod()), end(Reason::ContainerExited)),
-            Outcome::Lost,
-        ),
+        (ClaimedPod::Ended(Box::new(pod()), end(Reason::OutOfMemory)), Outcome::OutOfMemory),
+        (ClaimedPod::Ended(Box::new(pod()), end(Reason::Evicted)), Outcome::Evicted),
+        (ClaimedPod::Ended(Box::new(pod()), end(Reason::ContainerExited)), Outcome::Lost),
     ] {
         for attempt in [AttemptFact::Unknown, AttemptFact::Running] {
             let mut world = World::claimed();
@@ -385,16 +296,10 @@ fn a_silent_agent_is_waited_for_until_the_time_limit_and_half_a_minute() {
 
 #[test]
 fn a_run_is_cancelled_wherever_it_is() {
-    let cancel = || ToolRunSpec {
-        cancel: Some(true),
-        ..World::new().seen.run.spec.clone()
-    };
+    let cancel = || ToolRunSpec { cancel: Some(true), ..World::new().seen.run.spec.clone() };
     let mut unrouted = World::with(cancel());
     let decision = unrouted.pass();
-    assert_eq!(
-        (unrouted.outcome(), audits(&decision)),
-        (Some(Outcome::Cancelled), 1)
-    );
+    assert_eq!((unrouted.outcome(), audits(&decision)), (Some(Outcome::Cancelled), 1));
 
     let mut waiting = World::new();
     waiting.seen.target = Some(target(ProvisioningState::Building));
@@ -407,17 +312,9 @@ fn a_run_is_cancelled_wherever_it_is() {
     running.seen.attempt = AttemptFact::Running;
     Arc::make_mut(&mut running.seen.run).spec.cancel = Some(true);
     let decision = running.pass();
-    assert_eq!(
-        (running.outcome(), cancels(&decision)),
-        (None, 1),
-        "the agent says what became of it"
-    );
+    assert_eq!((running.outcome(), cancels(&decision)), (None, 1), "the agent says what became of it");
     running.seen.attempt = AttemptFact::Unknown;
-    assert_eq!(
-        starts(&running.pass()),
-        0,
-        "a cancelled attempt isn't sent any more"
-    );
+    assert_eq!(starts(&running.pass()), 0, "a cancelled attempt isn't sent any more");
     running.seen.attempt = AttemptFact::Refused(RefusedAttempt::CancelledBeforeStart);
     running.pass();
     assert_eq!(running.outcome(), Some(Outcome::Cancelled));
@@ -428,10 +325,7 @@ fn runs_of_one_environment_take_turns() {
     let mut world = World::new();
     world.seen.queue = Queue { active: 10, ahead: 6 };
     world.pass();
-    assert_eq!(
-        (world.ready().0, world.status().claim.is_none()),
-        ("Queued", true)
-    );
+    assert_eq!((world.ready().0, world.status().claim.is_none()), ("Queued", true));
     world.seen.queue = Queue { active: 10, ahead: 5 };
     world.pass();
     assert!(world.status().claim.is_some());
@@ -456,11 +350,7 @@ fn it_waits_for_its_environment_and_says_what_for() {
         let mut world = World::new();
         world.seen.target = Some(target(state));
         world.pass();
-        assert_eq!(
-            (world.outcome(), world.ready().0),
-            (None, "WaitingForEnvironment"),
-            "{state}"
-        );
+        assert_eq!((world.outcome(), world.ready().0), (None, "WaitingForEnvironment"), "{state}");
         assert!(world.ready().1.contains("shop-api"), "{}", world.ready().1);
         assert!(super::waiting::waits_for_start(&world.seen.run));
     }
@@ -474,17 +364,11 @@ fn it_waits_for_its_environment_and_says_what_for() {
 
 #[test]
 fn a_run_that_may_not_start_it_ends_where_it_isnt_active() {
-    let spec = || ToolRunSpec {
-        activation: Some(Activation::Never),
-        ..World::new().seen.run.spec.clone()
-    };
+    let spec = || ToolRunSpec { activation: Some(Activation::Never), ..World::new().seen.run.spec.clone() };
     let mut world = World::with(spec());
     world.seen.target = Some(target(ProvisioningState::Stopped));
     world.pass();
-    assert_eq!(
-        (world.outcome(), world.ready().0),
-        (Some(Outcome::NoEnvironment), "NotActive")
-    );
+    assert_eq!((world.outcome(), world.ready().0), (Some(Outcome::NoEnvironment), "NotActive"));
     let mut warm = World::with(spec());
     warm.pass();
     assert!(warm.status().claim.is_some());
@@ -497,10 +381,7 @@ fn a_stopped_wish_is_no_environment() {
     stopped.spec.desired_state = Some(DesiredState::Stopped);
     world.seen.target = Some(stopped);
     world.pass();
-    assert_eq!(
-        (world.outcome(), world.ready().0),
-        (Some(Outcome::NoEnvironment), "DesiredStopped")
-    );
+    assert_eq!((world.outcome(), world.ready().0), (Some(Outcome::NoEnvironment), "DesiredStopped"));
 }
 
 #[test]
@@ -524,10 +405,7 @@ fn a_failure_is_the_runs_too_unless_a_retry_is_due() {
         let mut world = World::new();
         world.seen.target = Some(failed(reason));
         world.pass();
-        assert_eq!(
-            (world.outcome(), world.ready().0),
-            (Some(outcome), reason.as_str())
-        );
+        assert_eq!((world.outcome(), world.ready().0), (Some(outcome), reason.as_str()));
         assert!(world.ready().1.contains("because"));
     }
     // The failure was 5 s before the run; a transient one may be retried after 10 s.
@@ -538,30 +416,21 @@ fn a_failure_is_the_runs_too_unless_a_retry_is_due() {
     assert_eq!(later.outcome(), None);
     // The spec changed, and the instance hasn't looked at it yet.
     let mut changed = World::new();
-    changed.seen.target = Some(TargetFacts {
-        generation: 2,
-        ..failed(Reason::BuildUnavailable)
-    });
+    changed.seen.target = Some(TargetFacts { generation: 2, ..failed(Reason::BuildUnavailable) });
     changed.pass();
     assert_eq!(changed.outcome(), None);
 }
 
 #[test]
 fn an_activating_run_ends_when_the_environment_is_ready_and_claims_nothing() {
-    let spec = ToolRunSpec {
-        activate: Some(Activate {}),
-        ..ToolRunSpec::default()
-    };
+    let spec = ToolRunSpec { activate: Some(Activate {}), ..ToolRunSpec::default() };
     let mut world = World::with(spec);
     world.seen.target = Some(target(ProvisioningState::Building));
     world.pass();
     assert_eq!(world.outcome(), None);
     world.seen.target = Some(target(ProvisioningState::Active));
     world.pass();
-    assert_eq!(
-        (world.outcome(), world.status().claim.is_none()),
-        (Some(Outcome::Succeeded), true)
-    );
+    assert_eq!((world.outcome(), world.status().claim.is_none()), (Some(Outcome::Succeeded), true));
 }
 
 #[test]
@@ -579,10 +448,7 @@ fn an_unsendable_run_is_rejected() {
     let mut world = World::claimed();
     world.seen.attempt = AttemptFact::Unsendable("Secret s has no key k".into());
     world.pass();
-    assert_eq!(
-        (world.outcome(), world.ready().1),
-        (Some(Outcome::Rejected), "Secret s has no key k")
-    );
+    assert_eq!((world.outcome(), world.ready().1), (Some(Outcome::Rejected), "Secret s has no key k"));
 }
 
 #[test]

@@ -26,27 +26,16 @@ impl Draft<'_> {
         }
         match &self.seen.admission {
             Admission::Settled => {}
-            Admission::Wait {
-                reason,
-                message,
-                until,
-            } => {
+            Admission::Wait { reason, message, until } => {
                 if let Some(until) = until {
                     self.wake = Wake::At(*until);
                 }
-                self.conditions
-                    .set(ConditionType::Routed, Truth::Unknown, *reason, message.clone());
+                self.conditions.set(ConditionType::Routed, Truth::Unknown, *reason, message.clone());
                 self.pending(*reason, message.clone());
             }
-            Admission::End {
-                outcome,
-                reason,
-                message,
-                route,
-            } => {
+            Admission::End { outcome, reason, message, route } => {
                 self.status.route = route.as_deref().cloned();
-                self.conditions
-                    .set(ConditionType::Routed, Truth::False, *reason, message.clone());
+                self.conditions.set(ConditionType::Routed, Truth::False, *reason, message.clone());
                 self.end(*outcome, *reason, message.clone());
             }
             Admission::Go(destination) => self.routed(&destination.clone()),
@@ -64,10 +53,8 @@ impl Draft<'_> {
         );
         if destination.host && self.seen.target.is_none() && !self.must_be_active() {
             self.make_host_runner();
-            return self.pending(
-                Reason::WaitingForEnvironment,
-                "the host runner of the workspace is being made",
-            );
+            return self
+                .pending(Reason::WaitingForEnvironment, "the host runner of the workspace is being made");
         }
         self.waiting();
     }
@@ -105,10 +92,7 @@ impl Draft<'_> {
             return self.without_target();
         };
         if target.deleting {
-            let message = format!(
-                "{} {} is being deleted",
-                target.instance.kind, target.instance.name
-            );
+            let message = format!("{} {} is being deleted", target.instance.kind, target.instance.name);
             return self.end(Outcome::NoEnvironment, Reason::NoEnvironment, message);
         }
         if let Some(target_uid) = self.status.route.as_mut().and_then(|r| r.target.as_mut()) {
@@ -136,29 +120,16 @@ impl Draft<'_> {
     fn without_target(&mut self) {
         let name = self.status.route.as_ref().and_then(|r| r.target.as_ref());
         let name = name.map(|t| format!("{} {}", t.kind, t.name)).unwrap_or_default();
-        let created = self
-            .seen
-            .run
-            .metadata
-            .creation_timestamp
-            .as_ref()
-            .map_or(self.seen.now, |t| t.0);
+        let created = self.seen.run.metadata.creation_timestamp.as_ref().map_or(self.seen.now, |t| t.0);
         let routed = ConditionType::Routed
             .find(&self.seen.run.status.clone().unwrap_or_default().conditions)
             .map_or(self.seen.now, |c| c.last_transition_time.0);
         let until = after(created.max(routed), GRACE);
         if self.must_be_active() || self.seen.now >= until {
-            return self.end(
-                Outcome::NoEnvironment,
-                Reason::TargetNotFound,
-                format!("{name} isn't there"),
-            );
+            return self.end(Outcome::NoEnvironment, Reason::TargetNotFound, format!("{name} isn't there"));
         }
         self.wake = self.wake.min(Wake::At(until));
-        self.pending(
-            Reason::WaitingForEnvironment,
-            format!("waiting for {name} to be made"),
-        );
+        self.pending(Reason::WaitingForEnvironment, format!("waiting for {name} to be made"));
     }
 
     fn await_start(&mut self, target: &TargetFacts, state: ProvisioningState) {
@@ -169,18 +140,13 @@ impl Draft<'_> {
         }
         let seen = target.status.observed_generation == target.generation;
         let conditions = &target.status.conditions;
-        if let Some(stalled) = ConditionType::Stalled
-            .find(conditions)
-            .filter(|c| seen && c.status == "True")
+        if let Some(stalled) = ConditionType::Stalled.find(conditions).filter(|c| seen && c.status == "True")
         {
             let reason = stalled.reason.parse().unwrap_or(Reason::NoEnvironment);
             let message = format!("{name} can't be started: {}", stalled.message);
             return self.end(Outcome::NoEnvironment, reason, message);
         }
-        let said = ConditionType::Ready
-            .find(conditions)
-            .map(|c| c.message.clone())
-            .unwrap_or_default();
+        let said = ConditionType::Ready.find(conditions).map(|c| c.message.clone()).unwrap_or_default();
         let message = match state {
             ProvisioningState::Building => format!("{name} is starting: {said}"),
             ProvisioningState::Stopping => format!("{name} is stopping and will be started again"),
@@ -194,27 +160,15 @@ impl Draft<'_> {
         let name = format!("{} {}", target.instance.kind, target.instance.name);
         let conditions = &target.status.conditions;
         let unseen = target.status.observed_generation != target.generation;
-        let changed = ConditionType::UpToDate
-            .find(conditions)
-            .is_some_and(|c| c.status == "False");
-        let created = self
-            .seen
-            .run
-            .metadata
-            .creation_timestamp
-            .as_ref()
-            .map_or(self.seen.now, |t| t.0);
+        let changed = ConditionType::UpToDate.find(conditions).is_some_and(|c| c.status == "False");
+        let created = self.seen.run.metadata.creation_timestamp.as_ref().map_or(self.seen.now, |t| t.0);
         let due = retry_due(&target.status).is_some_and(|due| created >= due);
         if unseen || changed || due {
-            return self.pending(
-                Reason::WaitingForEnvironment,
-                format!("{name} failed and is being tried again"),
-            );
+            return self
+                .pending(Reason::WaitingForEnvironment, format!("{name} failed and is being tried again"));
         }
         let last = target.status.transitions.last();
-        let reason = last
-            .and_then(|t| t.reason.parse().ok())
-            .unwrap_or(Reason::StartFailed);
+        let reason = last.and_then(|t| t.reason.parse().ok()).unwrap_or(Reason::StartFailed);
         let message = last.map(|t| t.message.clone()).unwrap_or_default();
         let outcome = match reason {
             Reason::BuildUnavailable | Reason::BuildFailed => Outcome::BuildFailed,
@@ -227,10 +181,7 @@ impl Draft<'_> {
     fn ask_for_turn(&mut self, target: &TargetFacts) {
         let name = format!("{} {}", target.instance.kind, target.instance.name);
         let Some(pod) = target.pod.as_ref().filter(|p| p.is_up()) else {
-            return self.pending(
-                Reason::WaitingForEnvironment,
-                format!("the pod of {name} isn't up"),
-            );
+            return self.pending(Reason::WaitingForEnvironment, format!("the pod of {name} isn't up"));
         };
         if self.seen.run.spec.activate.is_some() {
             return self.end(Outcome::Succeeded, Reason::Succeeded, format!("{name} is active"));
@@ -243,22 +194,12 @@ impl Draft<'_> {
             );
         }
         let Some(hello) = &facts.hello else {
-            self.effects
-                .push(Effect::Agent(AgentCall::Connect(pod.pod.clone())));
-            let why = facts
-                .last_error
-                .as_ref()
-                .map(|e| format!(": {e}"))
-                .unwrap_or_default();
-            return self.pending(
-                Reason::WaitingForEnvironment,
-                format!("waiting for the agent of {name}{why}"),
-            );
+            self.effects.push(Effect::Agent(AgentCall::Connect(pod.pod.clone())));
+            let why = facts.last_error.as_ref().map(|e| format!(": {e}")).unwrap_or_default();
+            return self
+                .pending(Reason::WaitingForEnvironment, format!("waiting for the agent of {name}{why}"));
         };
-        let limit = target
-            .spec
-            .max_concurrent_runs
-            .unwrap_or(self.seen.settings.runs.max_concurrent_runs);
+        let limit = target.spec.max_concurrent_runs.unwrap_or(self.seen.settings.runs.max_concurrent_runs);
         let limit = usize::try_from(limit).unwrap_or(1).max(1);
         let before = self.seen.queue.active + self.seen.queue.ahead;
         if before >= limit {
@@ -266,11 +207,8 @@ impl Draft<'_> {
             return self.pending(Reason::Queued, message);
         }
         let attempt = self.status.claim.as_ref().map_or(0, |c| c.attempt) + 1;
-        self.status.claim = Some(Claim {
-            attempt,
-            pod_uid: pod.pod.uid.clone(),
-            boot_id: hello.boot_id.clone(),
-        });
+        self.status.claim =
+            Some(Claim { attempt, pod_uid: pod.pod.uid.clone(), boot_id: hello.boot_id.clone() });
         self.status.started_at = Some(Time(self.seen.now));
         self.pending(Reason::Running, format!("running in {name}"));
         self.wake = Wake::Again;
@@ -288,14 +226,8 @@ pub fn waits_for_start(run: &ToolRun) -> bool {
 /// Whether a run holds a claim that isn't finished.
 #[must_use]
 pub fn is_claimed(run: &ToolRun) -> bool {
-    let Some(status) = run
-        .status
-        .as_ref()
-        .filter(|s| s.outcome.is_none() && s.claim.is_some())
-    else {
+    let Some(status) = run.status.as_ref().filter(|s| s.outcome.is_none() && s.claim.is_some()) else {
         return false;
     };
-    ConditionType::Ready
-        .find(&status.conditions)
-        .is_some_and(|c| c.reason == Reason::Running.as_str())
+    ConditionType::Ready.find(&status.conditions).is_some_and(|c| c.reason == Reason::Running.as_str())
 }

@@ -38,11 +38,7 @@ impl Draft<'_> {
             let found = self.present_claim(&named.claim_name)?;
             self.status.claim_name = Some(named.claim_name.clone());
             let sub_path = named.sub_path.clone();
-            return Some(Some(TreeClaim {
-                claim: found.claim,
-                sub_path,
-                read_only: true,
-            }));
+            return Some(Some(TreeClaim { claim: found.claim, sub_path, read_only: true }));
         }
         let named = spec.storage.as_ref().and_then(|s| s.claim_name.clone());
         let own = match named {
@@ -50,20 +46,13 @@ impl Draft<'_> {
             None => self.own_claim()?,
         };
         self.status.claim_name = Some(own.claim.name.clone());
-        Some(Some(TreeClaim {
-            claim: own.claim,
-            sub_path: None,
-            read_only: false,
-        }))
+        Some(Some(TreeClaim { claim: own.claim, sub_path: None, read_only: false }))
     }
 
     fn present_claim(&mut self, name: &str) -> Option<ClaimSeen> {
         match self.seen.claim.clone() {
             Some(claim) if claim.deleting => {
-                self.progress(
-                    Reason::ClaimPending,
-                    format!("PersistentVolumeClaim {name} is being deleted"),
-                );
+                self.progress(Reason::ClaimPending, format!("PersistentVolumeClaim {name} is being deleted"));
                 None
             }
             Some(claim) => Some(claim),
@@ -89,10 +78,7 @@ impl Draft<'_> {
         let name = name::workspace_claim(self.uid());
         match self.seen.claim.clone() {
             Some(claim) if claim.deleting => {
-                self.progress(
-                    Reason::ClaimPending,
-                    format!("PersistentVolumeClaim {name} is being deleted"),
-                );
+                self.progress(Reason::ClaimPending, format!("PersistentVolumeClaim {name} is being deleted"));
                 None
             }
             Some(claim) if claim.workspace_uid.as_deref() == Some(self.uid()) => Some(claim),
@@ -114,10 +100,7 @@ impl Draft<'_> {
                     spec.storage.as_ref(),
                 );
                 self.effects.push(Effect::Create(Object::of(&claim, &())));
-                self.progress(
-                    Reason::ClaimPending,
-                    format!("PersistentVolumeClaim {name} is being made"),
-                );
+                self.progress(Reason::ClaimPending, format!("PersistentVolumeClaim {name} is being made"));
                 None
             }
         }
@@ -149,10 +132,7 @@ impl Draft<'_> {
             &ours(self.namespace(), name, self.name(), self.uid(), &origin),
             &(),
         )));
-        self.progress(
-            Reason::ClaimPending,
-            format!("PersistentVolumeClaim {name} is being taken over"),
-        );
+        self.progress(Reason::ClaimPending, format!("PersistentVolumeClaim {name} is being taken over"));
         None
     }
 
@@ -169,12 +149,8 @@ impl Draft<'_> {
     }
 
     fn with_pod(&mut self, found: &CheckoutPod, ask: &str) {
-        let recorded = self
-            .status
-            .last_attempt
-            .as_ref()
-            .and_then(|a| a.pod_uid.as_deref())
-            == Some(&found.pod.pod.uid);
+        let recorded =
+            self.status.last_attempt.as_ref().and_then(|a| a.pod_uid.as_deref()) == Some(&found.pod.pod.uid);
         if let Some(since) = found.pod.deleting_since {
             self.wake = self.wake.min(Wake::At(after(since, Duration::from_secs(30))));
             return self.report_readiness();
@@ -186,10 +162,7 @@ impl Draft<'_> {
         if found.pod.inputs.as_deref() != Some(ask) {
             // Somebody changed their mind: what it finds is no longer asked for.
             self.delete_pod(found);
-            return self.progress(
-                Reason::CheckingOut,
-                "what is asked for changed: checking out anew",
-            );
+            return self.progress(Reason::CheckingOut, "what is asked for changed: checking out anew");
         }
         match (&found.pod.stage, &found.report) {
             (PodStage::Ended(end), None) => {
@@ -229,20 +202,13 @@ impl Draft<'_> {
             return self.failed_attempt(found, ask, trouble.reason, &trouble.message);
         }
         self.wake = self.wake.min(Wake::At(deadline));
-        self.progress(
-            trouble.reason,
-            format!("the checkout pod doesn't start: {}", trouble.message),
-        );
+        self.progress(trouble.reason, format!("the checkout pod doesn't start: {}", trouble.message));
     }
 
     /// Records a finished attempt, which is then no longer due.
     pub(super) fn record(&mut self, found: &CheckoutPod, ask: &str, failure: Option<(Reason, String)>) {
         let last = self.status.last_attempt.take().unwrap_or_default();
-        let failures = if failure.is_some() {
-            last.failures.saturating_add(1)
-        } else {
-            0
-        };
+        let failures = if failure.is_some() { last.failures.saturating_add(1) } else { 0 };
         let (reason, message) = failure.unzip();
         self.status.last_attempt = Some(CheckoutAttempt {
             ask: ask.to_owned(),
@@ -285,9 +251,7 @@ impl Draft<'_> {
         let finished = last.finished_at.as_ref().map_or(self.seen.now, |t| t.0);
         let mut deadlines = Vec::new();
         if last.reason.is_some() {
-            let doublings = u32::try_from(last.failures.saturating_sub(1))
-                .unwrap_or_default()
-                .min(16);
+            let doublings = u32::try_from(last.failures.saturating_sub(1)).unwrap_or_default().min(16);
             let wait = RETRY_FIRST.saturating_mul(1 << doublings).min(RETRY_MOST);
             deadlines.push((after(finished, wait), "the last checkout failed"));
         }
@@ -300,10 +264,7 @@ impl Draft<'_> {
         if held && self.seen.mounted_by.is_empty() {
             deadlines.push((after(finished, RETRY_FIRST), "the tree is no longer held"));
         }
-        let due = deadlines
-            .iter()
-            .find(|(at, _)| *at <= self.seen.now)
-            .map(|(_, why)| *why);
+        let due = deadlines.iter().find(|(at, _)| *at <= self.seen.now).map(|(_, why)| *why);
         if let (None, Some(next)) = (due, deadlines.iter().map(|(at, _)| *at).min()) {
             self.wake = self.wake.min(Wake::At(next));
         }
@@ -358,11 +319,8 @@ impl Draft<'_> {
             SecretFact::Present { keys } => {
                 let has = |key: &str| keys.contains(key);
                 let ssh = git.url.starts_with("ssh://") || !git.url.contains("://");
-                let wanted: &[&str] = if ssh {
-                    &["ssh-privatekey", "known_hosts"]
-                } else {
-                    &["username", "password"]
-                };
+                let wanted: &[&str] =
+                    if ssh { &["ssh-privatekey", "known_hosts"] } else { &["username", "password"] };
                 let only_ca = !ssh && has("ca.crt") && !has("username") && !has("password");
                 let missing: Vec<&str> = wanted.iter().filter(|k| !has(k)).copied().collect();
                 (!only_ca && !missing.is_empty())
@@ -376,19 +334,12 @@ impl Draft<'_> {
         let owner = spec.owner.unwrap_or_default();
         let number = |id: i64| u32::try_from(id).unwrap_or(65_534);
         let discovery = spec.discovery.clone().unwrap_or_default();
-        let hold = self
-            .seen
-            .mounted_by
-            .first()
-            .map(|i| format!("{} {} mounts it", i.kind, i.name));
+        let hold = self.seen.mounted_by.first().map(|i| format!("{} {} mounts it", i.kind, i.name));
         let own_claim = spec.source.git.is_some() && !source::is_remote_only(spec);
         protocol::CheckoutSpec {
             source: checkout_source(spec),
             root: CLAIM_FOLDER.into(),
-            owner: protocol::Owner {
-                uid: number(owner.uid),
-                gid: number(owner.gid),
-            },
+            owner: protocol::Owner { uid: number(owner.uid), gid: number(owner.gid) },
             hold,
             discovery: protocol::DiscoverySpec {
                 disabled: discovery.mode == Some(DiscoveryMode::Disabled),
@@ -404,13 +355,7 @@ impl Draft<'_> {
     }
 
     fn rescan_token(&self) -> Option<String> {
-        let token = self
-            .seen
-            .workspace
-            .metadata
-            .annotations
-            .as_ref()?
-            .get(label::RESCAN)?;
+        let token = self.seen.workspace.metadata.annotations.as_ref()?.get(label::RESCAN)?;
         (!token.is_empty()).then(|| token.chars().take(256).collect())
     }
 

@@ -62,14 +62,8 @@ impl Draft<'_> {
             });
         }
         self.reclaim();
-        self.effects
-            .push(Effect::ReleaseFinalizer(label::WORKSPACE_FINALIZER));
-        Decision {
-            effects: self.effects,
-            status: None,
-            notices: self.notices,
-            wake: Wake::OnChange,
-        }
+        self.effects.push(Effect::ReleaseFinalizer(label::WORKSPACE_FINALIZER));
+        Decision { effects: self.effects, status: None, notices: self.notices, wake: Wake::OnChange }
     }
 
     /// Deletes the claim, or writes down until when it is kept. One that the source names is never touched.
@@ -82,11 +76,7 @@ impl Draft<'_> {
         let Some(claim) = self.seen.claim.as_ref().filter(own) else {
             return;
         };
-        let reclaim = spec
-            .storage
-            .as_ref()
-            .and_then(|s| s.reclaim.clone())
-            .unwrap_or_default();
+        let reclaim = spec.storage.as_ref().and_then(|s| s.reclaim.clone()).unwrap_or_default();
         if reclaim.policy == Some(ReclaimPolicy::Delete) {
             self.effects.push(Effect::Delete(Deletion {
                 resource: resource_of::<PersistentVolumeClaim>(),
@@ -103,13 +93,7 @@ impl Draft<'_> {
         }
         let kept = reclaim.after.map_or(KEPT, Duration::from);
         let origin = source::origin(spec);
-        let mut object = ours(
-            self.namespace(),
-            &claim.claim.name,
-            self.name(),
-            self.uid(),
-            &origin,
-        );
+        let mut object = ours(self.namespace(), &claim.claim.name, self.name(), self.uid(), &origin);
         let expiry = after(self.seen.now, kept);
         let annotations = object.metadata.annotations.get_or_insert_default();
         annotations.insert(label::EXPIRES_AT.into(), expiry.to_string());

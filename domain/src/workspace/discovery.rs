@@ -33,9 +33,7 @@ impl Draft<'_> {
         let labels = self.labels(configuration);
         seen.workspace == self.name()
             && seen.config_path.as_deref() == Some(&configuration.config_path)
-            && labels
-                .iter()
-                .all(|(key, value)| seen.labels.get(key) == Some(value))
+            && labels.iter().all(|(key, value)| seen.labels.get(key) == Some(value))
     }
 
     fn labels(&self, configuration: &Devcontainer) -> Vec<(String, String)> {
@@ -52,11 +50,8 @@ impl Draft<'_> {
 
     /// Applies what Drydock owns of an instance: which configuration it is. The rest is its user's.
     fn apply(&mut self, configuration: &Devcontainer, automatic: bool) {
-        let labels: serde_json::Map<String, Value> = self
-            .labels(configuration)
-            .into_iter()
-            .map(|(k, v)| (k, v.into()))
-            .collect();
+        let labels: serde_json::Map<String, Value> =
+            self.labels(configuration).into_iter().map(|(k, v)| (k, v.into())).collect();
         let mut metadata = json!({
             "name": configuration.name,
             "namespace": self.namespace(),
@@ -83,9 +78,8 @@ impl Draft<'_> {
 
     fn delete_vanished(&mut self, found: &[Devcontainer]) {
         let vanished = self.seen.instances.iter().filter(|i| {
-            let listed = found
-                .iter()
-                .any(|d| d.name == i.name && Some(&d.config_path) == i.config_path.as_ref());
+            let listed =
+                found.iter().any(|d| d.name == i.name && Some(&d.config_path) == i.config_path.as_ref());
             i.automatic && !listed && !i.in_use && !i.deleting
         });
         let deletions: Vec<Effect> = vanished

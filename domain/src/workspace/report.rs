@@ -25,10 +25,7 @@ impl Draft<'_> {
         self.status.last_scan_time = Some(Time(self.seen.now));
         if let Some(revision) = report.revision.as_ref().filter(|r| is_object_id(&r.commit)) {
             let name = revision.name.chars().take(255).collect();
-            self.status.revision = Some(Revision {
-                name,
-                commit: revision.commit.clone(),
-            });
+            self.status.revision = Some(Revision { name, commit: revision.commit.clone() });
         }
         if let Some(tree) = report.tree.as_ref().filter(|t| is_object_id(&t.commit)) {
             self.status.tree_revision = Some(tree.commit.clone());
@@ -37,10 +34,7 @@ impl Draft<'_> {
             self.configurations(&report.devcontainers);
         }
         self.up_to_date(report);
-        let failure = report
-            .error
-            .as_ref()
-            .map(|e| (reason_of(e.reason), e.message.clone()));
+        let failure = report.error.as_ref().map(|e| (reason_of(e.reason), e.message.clone()));
         let reached = failure.is_none() || report.tree.is_some();
         if reached {
             self.conditions.set(
@@ -70,17 +64,9 @@ impl Draft<'_> {
     fn discovered(&mut self, report: &CheckoutReport) {
         let disabled =
             self.seen.workspace.spec.discovery.as_ref().and_then(|d| d.mode) == Some(DiscoveryMode::Disabled);
-        let bad = self
-            .status
-            .devcontainers
-            .iter()
-            .filter(|d| d.problem.is_some())
-            .count();
+        let bad = self.status.devcontainers.iter().filter(|d| d.problem.is_some()).count();
         let (reason, mut message) = if disabled {
-            (
-                Reason::DiscoveryDisabled,
-                "spec.discovery.mode is Disabled".to_owned(),
-            )
+            (Reason::DiscoveryDisabled, "spec.discovery.mode is Disabled".to_owned())
         } else {
             let number = self.status.devcontainers.len();
             let message = match bad {
@@ -93,40 +79,30 @@ impl Draft<'_> {
             message.push_str("; ");
             message.extend(note.chars().take(200));
         }
-        self.conditions
-            .set(ConditionType::Discovered, Truth::True, reason, message);
+        self.conditions.set(ConditionType::Discovered, Truth::True, reason, message);
     }
 
     fn up_to_date(&mut self, report: &CheckoutReport) {
         let behind = report.tree.as_ref().and_then(|t| t.behind.as_ref());
         let (truth, reason, message) = match behind {
-            None => (
-                Truth::True,
-                Reason::UpToDate,
-                "the tree is at the newest revision".to_owned(),
-            ),
+            None => (Truth::True, Reason::UpToDate, "the tree is at the newest revision".to_owned()),
             Some(b) => match b.reason {
                 BehindReason::DirtyTree => (Truth::False, Reason::DirtyTree, b.message.clone()),
-                BehindReason::LocalCommits => (
-                    Truth::False,
-                    Reason::DirtyTree,
-                    format!("local commits: {}", b.message),
-                ),
+                BehindReason::LocalCommits => {
+                    (Truth::False, Reason::DirtyTree, format!("local commits: {}", b.message))
+                }
                 BehindReason::Held => (Truth::False, Reason::TreeInUse, b.message.clone()),
             },
         };
         if report.error.is_none() || behind.is_some() {
-            self.conditions
-                .set(ConditionType::UpToDate, truth, reason, message);
+            self.conditions.set(ConditionType::UpToDate, truth, reason, message);
         }
     }
 
     /// Lists what was found, and keeps the files.
     fn configurations(&mut self, found: &[FoundConfiguration]) {
-        let mut sorted: Vec<&FoundConfiguration> = found
-            .iter()
-            .filter(|f| devcontainer::discover::Place::of(&f.config_path).is_some())
-            .collect();
+        let mut sorted: Vec<&FoundConfiguration> =
+            found.iter().filter(|f| devcontainer::discover::Place::of(&f.config_path).is_some()).collect();
         sorted.sort_by(|a, b| a.config_path.cmp(&b.config_path));
         sorted.dedup_by(|a, b| a.config_path == b.config_path);
         sorted.truncate(MAX_CONFIGURATIONS);
@@ -156,10 +132,8 @@ impl Draft<'_> {
     }
 
     fn keep_files(&mut self, files: &BTreeMap<String, String>) {
-        let wanted: BTreeMap<String, String> = files
-            .iter()
-            .map(|(path, text)| (configurations::key_of(path), text.clone()))
-            .collect();
+        let wanted: BTreeMap<String, String> =
+            files.iter().map(|(path, text)| (configurations::key_of(path), text.clone())).collect();
         if self.seen.kept_files.as_ref() == Some(&wanted) {
             return;
         }
@@ -189,8 +163,7 @@ impl Draft<'_> {
                 let transient = matches!(reason, Reason::SourceUnreachable | Reason::CheckoutFailed);
                 if transient && scanned {
                     let message = format!("the last look at the remote failed: {message}");
-                    self.conditions
-                        .set(ConditionType::UpToDate, Truth::Unknown, reason, message);
+                    self.conditions.set(ConditionType::UpToDate, Truth::Unknown, reason, message);
                     self.conditions.ready(Reason::Ready, "as of the last scan");
                 } else if transient && last.failures < 5 {
                     self.progress(reason, message);
@@ -208,10 +181,7 @@ impl Draft<'_> {
 
 fn entry(found: &FoundConfiguration) -> Devcontainer {
     let place = devcontainer::discover::Place::of(&found.config_path);
-    let directory = place
-        .as_ref()
-        .map(|p| p.directory.clone())
-        .filter(|d| !d.is_empty());
+    let directory = place.as_ref().map(|p| p.directory.clone()).filter(|d| !d.is_empty());
     Devcontainer {
         name: String::new(),
         config_path: found.config_path.clone(),
@@ -237,11 +207,9 @@ fn unusable(found: &FoundConfiguration) -> Option<Problem> {
                 file,
             ),
             Omitted::NotUtf8 => problem(Reason::InvalidConfig, &format!("it isn't UTF-8: {said}"), file),
-            Omitted::PathEscapesWorkspace => problem(
-                Reason::InvalidConfig,
-                &format!("it is a link out of the workspace: {said}"),
-                file,
-            ),
+            Omitted::PathEscapesWorkspace => {
+                problem(Reason::InvalidConfig, &format!("it is a link out of the workspace: {said}"), file)
+            }
             Omitted::NotAFile => problem(Reason::InvalidConfig, &format!("it isn't a file: {said}"), file),
             Omitted::Unreadable => problem(Reason::InvalidConfig, &format!("it can't be read: {said}"), file),
         });

@@ -13,10 +13,7 @@ pub const TREE: &str = "tree";
 #[must_use]
 pub fn objection(spec: &WorkspaceSpec, settings: &Settings) -> Option<(Reason, String)> {
     if spec.source.upload.is_some() {
-        return Some((
-            Reason::NotImplemented,
-            "not implemented in this version: spec.source.upload".into(),
-        ));
+        return Some((Reason::NotImplemented, "not implemented in this version: spec.source.upload".into()));
     }
     let git = spec.source.git.as_ref()?;
     let url = match GitUrl::parse(&git.url) {
@@ -57,17 +54,13 @@ fn not_allowed(url: &GitUrl, allowed: &[String]) -> Option<(Reason, String)> {
 #[must_use]
 pub fn origin(spec: &WorkspaceSpec) -> String {
     let git = spec.source.git.as_ref();
-    git.and_then(|g| GitUrl::parse(&g.url).ok())
-        .map_or_else(|| "upload".to_owned(), |url| url.to_string())
+    git.and_then(|g| GitUrl::parse(&g.url).ok()).map_or_else(|| "upload".to_owned(), |url| url.to_string())
 }
 
 /// Whether the workspace has no checkout.
 #[must_use]
 pub fn is_remote_only(spec: &WorkspaceSpec) -> bool {
-    spec.source
-        .git
-        .as_ref()
-        .is_some_and(|g| g.checkout == Some(Checkout::None))
+    spec.source.git.as_ref().is_some_and(|g| g.checkout == Some(Checkout::None))
 }
 
 #[cfg(test)]
@@ -83,10 +76,7 @@ mod tests {
         assert!(allowed(&[], "https://git.example/a/b"));
         assert!(allowed(&["https://git.example/a"], "https://git.example/a/b"));
         assert!(allowed(&["https://git.example/a/"], "https://git.example/a/b"));
-        assert!(allowed(
-            &["https://git.example/a/b"],
-            "https://git.example/a/b.git"
-        ));
+        assert!(allowed(&["https://git.example/a/b"], "https://git.example/a/b.git"));
         assert!(!allowed(&["https://git.example/a"], "https://git.example/ab"));
         assert!(!allowed(&["https://git.example/a"], "https://git.example.evil/a"));
         assert!(!allowed(&["https://git.example"], "https://git.example:8443/a"));

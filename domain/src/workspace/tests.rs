@@ -22,15 +22,9 @@ fn at(second: i64) -> Timestamp {
 
 impl World {
     fn new() -> Self {
-        let git = GitSource {
-            url: "https://git.example/shop.git".into(),
-            ..GitSource::default()
-        };
+        let git = GitSource { url: "https://git.example/shop.git".into(), ..GitSource::default() };
         let spec = WorkspaceSpec {
-            source: Source {
-                git: Some(git),
-                ..Source::default()
-            },
+            source: Source { git: Some(git), ..Source::default() },
             ..WorkspaceSpec::default()
         };
         let metadata = ObjectMeta {
@@ -43,11 +37,7 @@ impl World {
         };
         Self {
             seen: Observed {
-                workspace: Arc::new(Workspace {
-                    metadata,
-                    spec,
-                    status: None,
-                }),
+                workspace: Arc::new(Workspace { metadata, spec, status: None }),
                 claim: None,
                 checkout: None,
                 secret: SecretFact::NotNeeded,
@@ -71,9 +61,7 @@ impl World {
     fn pass(&mut self) -> Decision<WorkspaceStatus> {
         let decision = decide(&self.seen);
         if decision.status.is_some() {
-            Arc::make_mut(&mut self.seen.workspace)
-                .status
-                .clone_from(&decision.status);
+            Arc::make_mut(&mut self.seen.workspace).status.clone_from(&decision.status);
         }
         decision
     }
@@ -84,9 +72,7 @@ impl World {
 
     fn ready(&self) -> (String, String) {
         let status = self.status();
-        let ready = ConditionType::Ready
-            .find(&status.conditions)
-            .expect("Ready is always there");
+        let ready = ConditionType::Ready.find(&status.conditions).expect("Ready is always there");
         (ready.status.clone(), ready.reason.clone())
     }
 
@@ -114,23 +100,15 @@ impl World {
     fn reports(&mut self, uid: &str, report: CheckoutReport) -> Decision<WorkspaceStatus> {
         let decision = self.pass();
         let ask = decision.effects.iter().find_map(|e| match e {
-            Effect::Create(o) if o.resource.kind == "Pod" => o.json["metadata"]["labels"][label::INPUTS]
-                .as_str()
-                .map(str::to_owned),
+            Effect::Create(o) if o.resource.kind == "Pod" => {
+                o.json["metadata"]["labels"][label::INPUTS].as_str().map(str::to_owned)
+            }
             _ => None,
         });
-        let end = End {
-            reason: Reason::ContainerExited,
-            message: "exit 0".into(),
-            exit_code: Some(0),
-            at: None,
-        };
+        let end =
+            End { reason: Reason::ContainerExited, message: "exit 0".into(), exit_code: Some(0), at: None };
         let pod = PodFact {
-            pod: PodRef {
-                namespace: "team".into(),
-                name: "checkout".into(),
-                uid: uid.into(),
-            },
+            pod: PodRef { namespace: "team".into(), name: "checkout".into(), uid: uid.into() },
             created: self.seen.now,
             deleting_since: None,
             node: None,
@@ -139,10 +117,7 @@ impl World {
             image: None,
             inputs: Some(ask.expect("a checkout pod is made")),
         };
-        self.seen.checkout = Some(CheckoutPod {
-            pod,
-            report: Some(Ok(report)),
-        });
+        self.seen.checkout = Some(CheckoutPod { pod, report: Some(Ok(report)) });
         self.pass()
     }
 
@@ -180,15 +155,8 @@ fn report(files: &[(&str, &str)]) -> CheckoutReport {
         source_digest: None,
     };
     CheckoutReport {
-        revision: Some(FetchedRevision {
-            name: "main".into(),
-            commit: COMMIT.into(),
-        }),
-        tree: Some(TreeState {
-            commit: COMMIT.into(),
-            moved: true,
-            behind: None,
-        }),
+        revision: Some(FetchedRevision { name: "main".into(), commit: COMMIT.into() }),
+        tree: Some(TreeState { commit: COMMIT.into(), moved: true, behind: None }),
         devcontainers: files.iter().map(found).collect(),
         discovered: true,
         ..CheckoutReport::default()
@@ -225,10 +193,7 @@ fn finalizer_claim_and_checkout_come_one_after_the_other() {
 fn every_configuration_is_listed_and_each_valid_one_gets_an_instance() {
     let files = [
         (".devcontainer.json", r#"{"image": "a"}"#),
-        (
-            "web/.devcontainer/devcontainer.json",
-            "{ // no image\n \"features\": {} }",
-        ),
+        ("web/.devcontainer/devcontainer.json", "{ // no image\n \"features\": {} }"),
         ("api/.devcontainer/devcontainer.json", r#"{"image": "b"}"#),
         ("api/.devcontainer/gpu/devcontainer.json", r#"{"image": "c"}"#),
     ];
@@ -236,27 +201,14 @@ fn every_configuration_is_listed_and_each_valid_one_gets_an_instance() {
     let status = world.status();
     let names: Vec<&str> = status.devcontainers.iter().map(|d| d.name.as_str()).collect();
     assert_eq!(names, ["shop", "shop-api", "shop-api-gpu", "shop-web"]);
-    let web = status
-        .devcontainers
-        .iter()
-        .find(|d| d.name == "shop-web")
-        .unwrap();
-    let problem = web
-        .problem
-        .as_ref()
-        .expect("a configuration without a source is a problem");
+    let web = status.devcontainers.iter().find(|d| d.name == "shop-web").unwrap();
+    let problem = web.problem.as_ref().expect("a configuration without a source is a problem");
     assert_eq!(
         (problem.file.as_deref(), problem.line),
         (Some("web/.devcontainer/devcontainer.json"), Some(1))
     );
     assert_eq!(status.devcontainers[0].directory, ".");
-    assert_eq!(
-        kinds(&effects)
-            .iter()
-            .filter(|k| **k == "DevcontainerInstance")
-            .count(),
-        2 * 3
-    );
+    assert_eq!(kinds(&effects).iter().filter(|k| **k == "DevcontainerInstance").count(), 2 * 3);
     assert_eq!(world.ready().0, "True");
     assert_eq!(status.tree_revision.as_deref(), Some(COMMIT));
 }
@@ -286,22 +238,10 @@ fn an_instance_that_is_right_is_left_alone_and_one_that_vanished_goes_when_unuse
         config_path: Some("old/.devcontainer.json".into()),
         ..own.clone()
     };
-    world.seen.instances = vec![
-        own,
-        InstanceSeen {
-            in_use: true,
-            ..gone.clone()
-        },
-    ];
+    world.seen.instances = vec![own, InstanceSeen { in_use: true, ..gone.clone() }];
     assert!(world.pass().effects.is_empty());
-    world.seen.instances[1] = InstanceSeen {
-        automatic: false,
-        ..gone.clone()
-    };
-    assert!(
-        world.pass().effects.is_empty(),
-        "what was made by hand is never deleted"
-    );
+    world.seen.instances[1] = InstanceSeen { automatic: false, ..gone.clone() };
+    assert!(world.pass().effects.is_empty(), "what was made by hand is never deleted");
     world.seen.instances[1] = gone;
     assert_eq!(kinds(&world.pass().effects), ["delete"]);
 }
@@ -320,9 +260,7 @@ fn an_instance_made_by_hand_is_shared_and_not_taken_over() {
         deleting: false,
     }];
     let decision = world.pass();
-    let [Effect::Apply(applied)] = &decision.effects[..] else {
-        panic!("one apply expected")
-    };
+    let [Effect::Apply(applied)] = &decision.effects[..] else { panic!("one apply expected") };
     assert!(applied.json["metadata"].get("ownerReferences").is_none());
     assert_eq!(applied.json["spec"]["configPath"], ".devcontainer.json");
 }
@@ -330,10 +268,7 @@ fn an_instance_made_by_hand_is_shared_and_not_taken_over() {
 #[test]
 fn a_failed_checkout_is_tried_again_with_growing_waits_and_a_persons_fault_is_stalled() {
     let failure = |reason| CheckoutReport {
-        error: Some(CheckoutError {
-            reason,
-            message: "no".into(),
-        }),
+        error: Some(CheckoutError { reason, message: "no".into() }),
         ..CheckoutReport::default()
     };
     let mut world = World::new();
@@ -342,10 +277,7 @@ fn a_failed_checkout_is_tried_again_with_growing_waits_and_a_persons_fault_is_st
     assert!(world.is(ConditionType::Reconciling), "{:?}", world.ready());
     world.seen.checkout = None;
     let waiting = world.pass();
-    assert_eq!(
-        (kinds(&waiting.effects).len(), waiting.wake),
-        (0, Wake::At(at(1005)))
-    );
+    assert_eq!((kinds(&waiting.effects).len(), waiting.wake), (0, Wake::At(at(1005))));
     assert_eq!(kinds(&world.after(5).pass().effects), ["Pod"]);
 
     let mut refused = World::new();
@@ -361,20 +293,13 @@ fn a_scanned_workspace_stays_ready_while_its_remote_is_away() {
     Arc::make_mut(&mut world.seen.workspace).metadata.annotations =
         Some([(label::RESCAN.to_owned(), "1".to_owned())].into());
     let away = CheckoutReport {
-        error: Some(CheckoutError {
-            reason: CheckoutReason::SourceUnreachable,
-            message: "no route".into(),
-        }),
+        error: Some(CheckoutError { reason: CheckoutReason::SourceUnreachable, message: "no route".into() }),
         ..CheckoutReport::default()
     };
     world.reports("k-2", away);
     assert_eq!(world.ready().0, "True");
     assert_eq!(world.status().handled_requests["rescan"].token, "1");
-    assert!(
-        world.status().handled_requests["rescan"]
-            .message
-            .contains("no route")
-    );
+    assert!(world.status().handled_requests["rescan"].message.contains("no route"));
 }
 
 #[test]
@@ -398,10 +323,7 @@ fn a_held_tree_follows_when_nobody_mounts_it() {
     held.tree = Some(TreeState {
         commit: COMMIT.into(),
         moved: false,
-        behind: Some(Behind {
-            reason: BehindReason::Held,
-            message: "shop-api mounts it".into(),
-        }),
+        behind: Some(Behind { reason: BehindReason::Held, message: "shop-api mounts it".into() }),
     });
     world.reports("k-1", held);
     world.seen.checkout = None;
@@ -424,10 +346,7 @@ fn a_held_tree_follows_when_nobody_mounts_it() {
 fn a_left_claim_is_taken_over_only_for_the_same_repository() {
     let claimed = |uid: Option<&str>, alive, origin: Option<&str>| {
         let mut world = World::new();
-        world.spec().storage = Some(Storage {
-            claim_name: Some("left".into()),
-            ..Storage::default()
-        });
+        world.spec().storage = Some(Storage { claim_name: Some("left".into()), ..Storage::default() });
         world.claim();
         let claim = world.seen.claim.as_mut().unwrap();
         claim.claim.name = "left".into();
@@ -440,18 +359,9 @@ fn a_left_claim_is_taken_over_only_for_the_same_repository() {
     let same = Some("https://git.example/shop.git");
     let mut taken = claimed(Some("w-0"), false, same);
     let decision = taken.pass();
-    let [Effect::Apply(applied)] = &decision.effects[..] else {
-        panic!("one apply expected")
-    };
-    assert_eq!(
-        applied.json["metadata"]["annotations"][label::WORKSPACE_UID],
-        "w-1"
-    );
-    assert!(
-        applied.json["metadata"]["annotations"]
-            .get(label::EXPIRES_AT)
-            .is_none()
-    );
+    let [Effect::Apply(applied)] = &decision.effects[..] else { panic!("one apply expected") };
+    assert_eq!(applied.json["metadata"]["annotations"][label::WORKSPACE_UID], "w-1");
+    assert!(applied.json["metadata"]["annotations"].get(label::EXPIRES_AT).is_none());
     for mut refused in [
         claimed(Some("w-0"), true, same),
         claimed(Some("w-0"), false, Some("https://git.example/other.git")),
@@ -468,30 +378,21 @@ fn its_end_waits_for_its_pods_keeps_the_claim_and_never_holds_longer_than_a_minu
     let deleted = |policy: Option<ReclaimPolicy>| {
         let (mut world, _) = World::scanned(&[]);
         world.claim();
-        world.spec().storage = Some(Storage {
-            reclaim: Some(Reclaim { policy, after: None }),
-            ..Storage::default()
-        });
-        Arc::make_mut(&mut world.seen.workspace)
-            .metadata
-            .deletion_timestamp = Some(Time(at(1000)));
+        world.spec().storage =
+            Some(Storage { reclaim: Some(Reclaim { policy, after: None }), ..Storage::default() });
+        Arc::make_mut(&mut world.seen.workspace).metadata.deletion_timestamp = Some(Time(at(1000)));
         world
     };
     let mut kept = deleted(None);
     kept.seen.pods = 1;
     let waiting = kept.pass();
-    assert_eq!(
-        (kinds(&waiting.effects).len(), waiting.wake),
-        (0, Wake::At(at(1060)))
-    );
+    assert_eq!((kinds(&waiting.effects).len(), waiting.wake), (0, Wake::At(at(1060))));
     kept.seen.pods = 0;
     let decision = kept.pass();
     let [Effect::Apply(applied), Effect::ReleaseFinalizer(_)] = &decision.effects[..] else {
         panic!("{:?}", decision.effects)
     };
-    let expiry = applied.json["metadata"]["annotations"][label::EXPIRES_AT]
-        .as_str()
-        .unwrap();
+    let expiry = applied.json["metadata"]["annotations"][label::EXPIRES_AT].as_str().unwrap();
     assert_eq!(expiry.parse::<Timestamp>().unwrap(), at(1000 + 168 * 3600));
 
     let mut dropped = deleted(Some(ReclaimPolicy::Delete));
@@ -508,30 +409,18 @@ fn its_end_waits_for_its_pods_keeps_the_claim_and_never_holds_longer_than_a_minu
 fn a_borrowed_claim_is_mounted_read_only_and_never_deleted() {
     let mut world = World::new();
     world.spec().source = Source {
-        persistent_volume_claim: Some(ClaimTree {
-            claim_name: "data".into(),
-            sub_path: Some("src".into()),
-        }),
+        persistent_volume_claim: Some(ClaimTree { claim_name: "data".into(), sub_path: Some("src".into()) }),
         ..Source::default()
     };
     world.claim();
     let claim = world.seen.claim.as_mut().unwrap();
     (claim.claim.name, claim.workspace_uid) = ("data".into(), None);
     let decision = world.pass();
-    let [Effect::Create(pod)] = &decision.effects[..] else {
-        panic!("{:?}", decision.effects)
-    };
-    let mounts = pod.json["spec"]["containers"][0]["volumeMounts"]
-        .as_array()
-        .unwrap();
+    let [Effect::Create(pod)] = &decision.effects[..] else { panic!("{:?}", decision.effects) };
+    let mounts = pod.json["spec"]["containers"][0]["volumeMounts"].as_array().unwrap();
     let mount = mounts.iter().find(|m| m["name"] == "claim").unwrap();
-    assert_eq!(
-        (mount["readOnly"].as_bool(), mount["subPath"].as_str()),
-        (Some(true), Some("src"))
-    );
-    Arc::make_mut(&mut world.seen.workspace)
-        .metadata
-        .deletion_timestamp = Some(Time(at(1000)));
+    assert_eq!((mount["readOnly"].as_bool(), mount["subPath"].as_str()), (Some(true), Some("src")));
+    Arc::make_mut(&mut world.seen.workspace).metadata.deletion_timestamp = Some(Time(at(1000)));
     assert_eq!(kinds(&world.pass().effects), ["release finalizer"]);
 }
 
@@ -542,10 +431,8 @@ fn a_source_that_policy_or_this_version_refuses_is_stalled() {
     assert!(denied.pass().effects.is_empty());
     assert_eq!(denied.ready().1, "PolicyDenied");
     let mut upload = World::new();
-    upload.spec().source = Source {
-        upload: Some(drydock_crds::workspace::UploadSource {}),
-        ..Source::default()
-    };
+    upload.spec().source =
+        Source { upload: Some(drydock_crds::workspace::UploadSource {}), ..Source::default() };
     assert!(upload.pass().effects.is_empty());
     assert_eq!(upload.ready().1, "NotImplemented");
 }
@@ -558,25 +445,14 @@ fn a_missing_secret_is_waited_for_by_name() {
         Some(drydock_crds::reference::SecretRef { name: "creds".into() });
     for (fact, part) in [
         (SecretFact::Missing, "Secret creds isn't there"),
-        (
-            SecretFact::Present {
-                keys: ["username".to_owned()].into(),
-            },
-            "lacks password",
-        ),
+        (SecretFact::Present { keys: ["username".to_owned()].into() }, "lacks password"),
     ] {
         world.seen.secret = fact;
         let decision = world.pass();
         assert!(decision.effects.is_empty());
         assert_eq!(decision.wake, Wake::At(at(1010)));
         let status = world.status();
-        assert!(
-            ConditionType::Ready
-                .find(&status.conditions)
-                .unwrap()
-                .message
-                .contains(part)
-        );
+        assert!(ConditionType::Ready.find(&status.conditions).unwrap().message.contains(part));
     }
 }
 

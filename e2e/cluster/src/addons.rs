@@ -19,20 +19,10 @@ pub(crate) async fn apply(kubectl: &Kubectl, dns: &ImageReference, node: &str) -
 /// Waits until pods can be created and names are resolved.
 pub(crate) async fn wait_ready(kubectl: &Kubectl) -> Result<()> {
     wait::until("the default service account", DEADLINE, None, || async {
-        let asked = kubectl.run(
-            &["get", "serviceaccount", "default", "-o", "name"],
-            Duration::from_secs(10),
-        );
+        let asked = kubectl.run(&["get", "serviceaccount", "default", "-o", "name"], Duration::from_secs(10));
         asked.await.map(drop).map_err(|error| error.to_string())
     })
     .await?;
-    let rollout = [
-        "rollout",
-        "status",
-        "deployment/coredns",
-        "-n",
-        "kube-system",
-        "--timeout=60s",
-    ];
+    let rollout = ["rollout", "status", "deployment/coredns", "-n", "kube-system", "--timeout=60s"];
     kubectl.run(&rollout, Duration::from_secs(70)).await.map(drop)
 }

@@ -20,10 +20,9 @@ pub(crate) fn create(name: &str) -> Result<()> {
             }
         }
         let control = root.join("cgroup.subtree_control");
-        if let (true, Ok(controllers)) = (
-            control.exists(),
-            fs::read_to_string(root.join("cgroup.controllers")),
-        ) {
+        if let (true, Ok(controllers)) =
+            (control.exists(), fs::read_to_string(root.join("cgroup.controllers")))
+        {
             for controller in controllers.split_whitespace() {
                 // A controller that v1 has taken, or that the machine forbids, is missing there and not here.
                 let _ = fs::write(&control, format!("+{controller}"));
@@ -39,12 +38,7 @@ pub(crate) fn processes(names: &[String]) -> Vec<Identity> {
     for group in groups(names) {
         walk(&group, &mut |folder| {
             let listed = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-            pids.extend(
-                listed
-                    .lines()
-                    .filter_map(|line| line.parse::<i32>().ok())
-                    .filter(|pid| *pid > 0),
-            );
+            pids.extend(listed.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0));
         });
     }
     pids.sort_unstable();
@@ -72,9 +66,7 @@ pub(crate) fn remove(names: &[String]) -> Result<()> {
 }
 
 fn groups(names: &[String]) -> Vec<PathBuf> {
-    let candidates = hierarchies()
-        .into_iter()
-        .flat_map(|root| names.iter().map(move |name| root.join(name)));
+    let candidates = hierarchies().into_iter().flat_map(|root| names.iter().map(move |name| root.join(name)));
     candidates.filter(|path| path.is_dir()).collect()
 }
 

@@ -61,9 +61,7 @@ impl Cluster {
     pub fn attach(name: &str) -> Result<Self> {
         let layout = Layout::new(name)?;
         let record = Record::load(&layout).filter(|record| record.ready && runs(&layout));
-        let record = record.ok_or_else(|| Error::NotRunning {
-            name: name.to_owned(),
-        })?;
+        let record = record.ok_or_else(|| Error::NotRunning { name: name.to_owned() })?;
         Self::local(layout, record, false)
     }
 
@@ -98,14 +96,8 @@ impl Cluster {
 
     /// The components that were started and whether each is alive, sorted by name. None of a cluster of others.
     pub fn components(&self) -> Vec<(String, bool)> {
-        let all = self
-            .local
-            .as_ref()
-            .map(|local| Process::load_all(&local.layout))
-            .unwrap_or_default();
-        all.iter()
-            .map(|process| (process.component().to_owned(), process.is_alive()))
-            .collect()
+        let all = self.local.as_ref().map(|local| Process::load_all(&local.layout)).unwrap_or_default();
+        all.iter().map(|process| (process.component().to_owned(), process.is_alive())).collect()
     }
 
     /// Runs `kubectl ARGUMENTS` as the administrator and returns what it printed; at most two minutes.
@@ -124,10 +116,7 @@ impl Cluster {
         blocking(teardown::sweep).await?;
         let _lock = lock(&layout).await?;
         if Record::load(&layout).is_some_and(|record| record.ready) && runs(&layout) {
-            return Err(Error::invalid(format!(
-                "the cluster {} runs already",
-                options.name
-            )));
+            return Err(Error::invalid(format!("the cluster {} runs already", options.name)));
         }
         take_down(layout.clone()).await?;
         let result = start::bring_up(&layout, &options, owned).await;
@@ -146,14 +135,8 @@ impl Cluster {
             name: layout.name().to_owned(),
             kubectl: Kubectl::new(&kubeconfig, Some(layout.kubectl_cache()))?,
             kubeconfig,
-            registry: record
-                .slot
-                .map(|slot| Registry::of_node(&node_address(slot, 1).to_string())),
-            local: Some(Local {
-                layout,
-                record,
-                owned,
-            }),
+            registry: record.slot.map(|slot| Registry::of_node(&node_address(slot, 1).to_string())),
+            local: Some(Local { layout, record, owned }),
         })
     }
 }
@@ -214,8 +197,6 @@ async fn lock(layout: &Layout) -> Result<File> {
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        Err(error) => Err(Error::invalid(format!(
-            "a task of this process ended early: {error}"
-        ))),
+        Err(error) => Err(Error::invalid(format!("a task of this process ended early: {error}"))),
     }
 }

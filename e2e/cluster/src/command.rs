@@ -40,10 +40,7 @@ pub(crate) async fn run_with_input(mut command: Command, input: &str, deadline: 
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .map_err(|source| Error::Spawn {
-            program: program(&command),
-            source,
-        });
+        .map_err(|source| Error::Spawn { program: program(&command), source });
     let mut child = spawned?;
     let stdin = child.stdin.take();
     let write = async move {
@@ -56,10 +53,7 @@ pub(crate) async fn run_with_input(mut command: Command, input: &str, deadline: 
     match tokio::time::timeout(deadline, finish).await {
         Ok(Ok(output)) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         Ok(Ok(output)) => Err(failed(shown, &output)),
-        Ok(Err(source)) => Err(Error::Spawn {
-            program: shown,
-            source,
-        }),
+        Ok(Err(source)) => Err(Error::Spawn { program: shown, source }),
         Err(_) => Err(Error::Command {
             command: shown,
             status: format!("no end after {} s", deadline.as_secs()),
@@ -97,11 +91,7 @@ fn failed(command: String, output: &Output) -> Error {
     while !text.is_char_boundary(start) {
         start += 1;
     }
-    Error::Command {
-        command,
-        status: output.status.to_string(),
-        output: text[start..].to_owned(),
-    }
+    Error::Command { command, status: output.status.to_string(), output: text[start..].to_owned() }
 }
 
 fn program(command: &Command) -> String {
@@ -110,8 +100,5 @@ fn program(command: &Command) -> String {
 
 fn shown(command: &Command) -> String {
     let arguments = command.as_std().get_args().map(|word| word.to_string_lossy());
-    std::iter::once(program(command).into())
-        .chain(arguments)
-        .collect::<Vec<_>>()
-        .join(" ")
+    std::iter::once(program(command).into()).chain(arguments).collect::<Vec<_>>().join(" ")
 }

@@ -22,38 +22,17 @@ const READY_DEADLINE: Duration = Duration::from_secs(60);
 /// The certificates of the control plane and the administrator's kubeconfig.
 pub(crate) fn certificates(layout: &Layout, record: &Record) -> Result<Pki> {
     let pki = Pki::create(&layout.pki())?;
-    let mut names: Vec<String> = [
-        "localhost",
-        "kubernetes",
-        "kubernetes.default",
-        "kubernetes.default.svc",
-    ]
-    .map(str::to_owned)
-    .into();
-    names.extend([
-        "kubernetes.default.svc.cluster.local".to_owned(),
-        "10.96.0.1".to_owned(),
-    ]);
+    let mut names: Vec<String> =
+        ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"].map(str::to_owned).into();
+    names.extend(["kubernetes.default.svc.cluster.local".to_owned(), "10.96.0.1".to_owned()]);
     names.push(Ipv4Addr::LOCALHOST.to_string());
     names.extend(record.slot.map(|slot| node_address(slot, 1).to_string()));
-    let server = Subject {
-        common_name: "kube-apiserver",
-        organization: None,
-        alternative_names: names,
-    };
+    let server = Subject { common_name: "kube-apiserver", organization: None, alternative_names: names };
     pki.issue("apiserver", &server)?;
     let masters = Some("system:masters");
-    pki.kubeconfig(
-        "admin",
-        &Subject::client("admin", masters),
-        &record.server,
-        &layout.kubeconfig(),
-    )?;
+    pki.kubeconfig("admin", &Subject::client("admin", masters), &record.server, &layout.kubeconfig())?;
     if record.profile == Profile::Node {
-        pki.issue(
-            "kubelet-client",
-            &Subject::client("kube-apiserver-kubelet-client", masters),
-        )?;
+        pki.issue("kubelet-client", &Subject::client("kube-apiserver-kubelet-client", masters))?;
         for component in ["kube-controller-manager", "kube-scheduler"] {
             let user = format!("system:{component}");
             let target = layout.pki().join(format!("{component}.kubeconfig"));
@@ -87,22 +66,12 @@ pub(crate) fn start_api(
 /// Waits until the API server serves. It dials before it asks, as each question costs a process.
 pub(crate) async fn wait_for_api(record: &Record, kubectl: &Kubectl, api_server: &Process) -> Result<()> {
     let address = record.server.trim_start_matches("https://");
-    wait::until(
-        "the API server's port",
-        READY_DEADLINE,
-        Some(api_server),
-        || async {
-            let dial = tokio::time::timeout(Duration::from_secs(1), TcpStream::connect(address)).await;
-            dial.map_err(|_| "no answer".to_owned())?
-                .map(drop)
-                .map_err(|error| error.to_string())
-        },
-    )
-    .await?;
-    wait::until("the API server", READY_DEADLINE, Some(api_server), || {
-        kubectl.ready()
+    wait::until("the API server's port", READY_DEADLINE, Some(api_server), || async {
+        let dial = tokio::time::timeout(Duration::from_secs(1), TcpStream::connect(address)).await;
+        dial.map_err(|_| "no answer".to_owned())?.map(drop).map_err(|error| error.to_string())
     })
-    .await
+    .await?;
+    wait::until("the API server", READY_DEADLINE, Some(api_server), || kubectl.ready()).await
 }
 
 /// Starts the controller manager and the scheduler.
@@ -146,16 +115,11 @@ pub(crate) fn wrap(inside: &[String], argv: Vec<String>) -> Vec<String> {
 /// A built program's path, as the first word of a command.
 pub(crate) fn program(tool: &tools::Tool) -> Result<String> {
     let path = tool.path()?;
-    path.into_os_string()
-        .into_string()
-        .map_err(|path| Error::invalid(format!("{path:?} is not UTF-8")))
+    path.into_os_string().into_string().map_err(|path| Error::invalid(format!("{path:?} is not UTF-8")))
 }
 
 fn etcd(layout: &Layout, client: u16, peer: u16) -> Result<Vec<String>> {
-    let (client, peer) = (
-        format!("http://127.0.0.1:{client}"),
-        format!("http://127.0.0.1:{peer}"),
-    );
+    let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
     Ok(vec![
         program(&tools::ETCD)?,
         "--name=default".to_owned(),
@@ -171,11 +135,7 @@ fn etcd(layout: &Layout, client: u16, peer: u16) -> Result<Vec<String>> {
 }
 
 fn api_server(record: &Record, pki: &Pki, etcd_port: u16) -> Result<Vec<String>> {
-    let (address, port) = record
-        .server
-        .trim_start_matches("https://")
-        .rsplit_once(':')
-        .unwrap_or_default();
+    let (address, port) = record.server.trim_start_matches("https://").rsplit_once(':').unwrap_or_default();
     let mut argv = vec![
         program(&tools::KUBE_APISERVER)?,
         format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
@@ -217,17 +177,11 @@ fn api_server(record: &Record, pki: &Pki, etcd_port: u16) -> Result<Vec<String>>
 fn controller_manager(layout: &Layout, pki: &Pki) -> Vec<String> {
     vec![
         // Its default is a folder of the host, which it makes.
-        format!(
-            "--flex-volume-plugin-dir={}",
-            layout.root().join("volume-plugins").display()
-        ),
+        format!("--flex-volume-plugin-dir={}", layout.root().join("volume-plugins").display()),
         "--use-service-account-credentials".to_owned(),
         "--enable-hostpath-provisioner".to_owned(),
         format!("--root-ca-file={}", pki.path("ca.crt")),
-        format!(
-            "--service-account-private-key-file={}",
-            pki.path("service-accounts.key")
-        ),
+        format!("--service-account-private-key-file={}", pki.path("service-accounts.key")),
         format!("--cluster-signing-cert-file={}", pki.path("ca.crt")),
         format!("--cluster-signing-key-file={}", pki.path("ca.key")),
     ]

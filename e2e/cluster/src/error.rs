@@ -106,8 +106,6 @@ impl Error {
 
     /// A request that cannot be served as it stands.
     pub(crate) fn invalid(reason: impl Into<String>) -> Self {
-        Self::Invalid {
-            reason: reason.into(),
-        }
+        Self::Invalid { reason: reason.into() }
     }
 }

@@ -54,37 +54,18 @@ impl Cluster {
                 )
                 .await?;
                 self.apply(&new_secret().await?.to_string()).await?;
-                self.secret()
-                    .await?
-                    .ok_or_else(|| Error::invalid("the git server's Secret is gone again"))?
+                self.secret().await?.ok_or_else(|| Error::invalid("the git server's Secret is gone again"))?
             }
         };
         self.apply(&MANIFEST.replace("IMAGE", &image.node)).await?;
-        self.kubectl(&[
-            "rollout",
-            "status",
-            "deployment/git",
-            "-n",
-            NAMESPACE,
-            "--timeout=100s",
-        ])
-        .await?;
+        self.kubectl(&["rollout", "status", "deployment/git", "-n", NAMESPACE, "--timeout=100s"]).await?;
         let address = self.node_address().await?;
         answers(&address, HTTP_PORT).await?;
         GitServer::new(&secret, &address)
     }
 
     async fn secret(&self) -> Result<Option<serde_json::Value>> {
-        let arguments = [
-            "get",
-            "secret",
-            "git-server",
-            "-n",
-            NAMESPACE,
-            "-o",
-            "json",
-            "--ignore-not-found",
-        ];
+        let arguments = ["get", "secret", "git-server", "-n", NAMESPACE, "-o", "json", "--ignore-not-found"];
         let printed = self.kubectl(&arguments).await?;
         Ok(serde_json::from_str(&printed).ok())
     }
@@ -117,9 +98,8 @@ impl GitServer {
     fn new(secret: &serde_json::Value, address: &str) -> Result<Self> {
         use base64::Engine;
         let field = |name: &str| {
-            let bytes = base64::engine::general_purpose::STANDARD
-                .decode(secret["data"][name].as_str()?)
-                .ok()?;
+            let bytes =
+                base64::engine::general_purpose::STANDARD.decode(secret["data"][name].as_str()?).ok()?;
             String::from_utf8(bytes).ok()
         };
         let field = |name: &str| {
@@ -160,14 +140,7 @@ impl GitServer {
         };
         git(&["init", "--quiet", "--initial-branch=main"]).await?;
         git(&["add", "--all", "--force"]).await?;
-        git(&[
-            "commit",
-            "--quiet",
-            "--allow-empty",
-            "--no-verify",
-            "--message=Content",
-        ])
-        .await?;
+        git(&["commit", "--quiet", "--allow-empty", "--no-verify", "--message=Content"]).await?;
         git(&["push", "--quiet", "--force", &self.push_url(repository), "main"]).await?;
         Ok(git(&["rev-parse", "HEAD"]).await?.trim().to_owned())
     }
@@ -181,8 +154,7 @@ fn git(repository: &Path) -> Command {
         .env("GIT_CONFIG_SYSTEM", "/dev/null")
         .env("GIT_TERMINAL_PROMPT", "0");
     for who in ["AUTHOR", "COMMITTER"] {
-        git.env(format!("GIT_{who}_NAME"), "Tests")
-            .env(format!("GIT_{who}_EMAIL"), "tests@drydock.invalid");
+        git.env(format!("GIT_{who}_NAME"), "Tests").env(format!("GIT_{who}_EMAIL"), "tests@drydock.invalid");
         git.env(format!("GIT_{who}_DATE"), "2026-01-01T00:00:00Z");
     }
     git.env("no_proxy", "*");

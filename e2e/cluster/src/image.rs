@@ -108,11 +108,8 @@ impl Image {
     /// The image's manifest.
     pub(crate) fn manifest(&self) -> Blob {
         let config = self.config();
-        let layers: Vec<Value> = self
-            .layers
-            .iter()
-            .map(|layer| descriptor(LAYER_TYPE, &layer.digest, layer.size))
-            .collect();
+        let layers: Vec<Value> =
+            self.layers.iter().map(|layer| descriptor(LAYER_TYPE, &layer.digest, layer.size)).collect();
         blob(&json!({
             "schemaVersion": 2,
             "mediaType": MANIFEST_TYPE,
@@ -125,14 +122,10 @@ impl Image {
 impl ImageBuild {
     /// Makes the image; its new layer goes into `folder`, which must live until it is pushed. Blocks.
     pub(crate) fn make(&self, base: Option<Image>, folder: &std::path::Path) -> Result<Image> {
-        let Image {
-            mut layers,
-            mut settings,
-        } = base.unwrap_or(Image::new(Vec::new(), Settings::default()));
+        let Image { mut layers, mut settings } = base.unwrap_or(Image::new(Vec::new(), Settings::default()));
         let files = self.files.iter();
-        let entries: Vec<Entry> = files
-            .map(|file| Entry::file(&file.target, file.mode, file.source.clone()))
-            .collect();
+        let entries: Vec<Entry> =
+            files.map(|file| Entry::file(&file.target, file.mode, file.source.clone())).collect();
         if !entries.is_empty() {
             layers.push(Layer::write(&entries, folder)?);
         }
@@ -163,10 +156,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 fn blob(value: &Value) -> Blob {
     let bytes = value.to_string().into_bytes();
-    Blob {
-        digest: digest(&bytes),
-        bytes,
-    }
+    Blob { digest: digest(&bytes), bytes }
 }
 
 fn descriptor(media_type: &str, digest: &str, size: u64) -> Value {
@@ -190,24 +180,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("tool");
         std::fs::write(&source, "x").unwrap();
-        let settings = Settings {
-            user: Some("dev".into()),
-            env: vec!["A=1".into()],
-            ..Settings::default()
-        };
+        let settings = Settings { user: Some("dev".into()), env: vec!["A=1".into()], ..Settings::default() };
         let build = ImageBuild {
-            files: vec![ImageFile {
-                source,
-                target: "/bin/tool".into(),
-                mode: 0o755,
-            }],
+            files: vec![ImageFile { source, target: "/bin/tool".into(), mode: 0o755 }],
             entrypoint: vec!["/bin/tool".into()],
             env: [("B".to_owned(), "2".to_owned())].into(),
             ..ImageBuild::default()
         };
-        let image = build
-            .make(Some(Image::new(Vec::new(), settings)), folder.path())
-            .unwrap();
+        let image = build.make(Some(Image::new(Vec::new(), settings)), folder.path()).unwrap();
         assert_eq!(image.settings.user.as_deref(), Some("dev"));
         assert_eq!(image.settings.env, ["A=1", "B=2"]);
         let config: Value = serde_json::from_slice(&image.config().bytes).unwrap();

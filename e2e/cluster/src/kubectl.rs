@@ -19,11 +19,7 @@ impl Kubectl {
     /// `cache` holds what was discovered; none is the user's own, which is keyed by address and so would mix up the
     /// clusters that one address has in turn.
     pub(crate) fn new(kubeconfig: &Path, cache: Option<PathBuf>) -> Result<Self> {
-        Ok(Self {
-            program: tools::KUBECTL.path()?,
-            kubeconfig: kubeconfig.to_owned(),
-            cache,
-        })
+        Ok(Self { program: tools::KUBECTL.path()?, kubeconfig: kubeconfig.to_owned(), cache })
     }
 
     /// A command to add arguments to.
@@ -47,19 +43,12 @@ impl Kubectl {
     pub(crate) async fn apply(&self, documents: &str) -> Result<()> {
         let mut command = self.command();
         command.args(["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-        command::run_with_input(command, documents, Duration::from_secs(30))
-            .await
-            .map(drop)
+        command::run_with_input(command, documents, Duration::from_secs(30)).await.map(drop)
     }
 
     /// Whether the API server says that it is ready; its answer if not.
     pub(crate) async fn ready(&self) -> std::result::Result<(), String> {
-        let asked = self
-            .run(
-                &["get", "--raw=/readyz", "--request-timeout=3s"],
-                Duration::from_secs(5),
-            )
-            .await;
+        let asked = self.run(&["get", "--raw=/readyz", "--request-timeout=3s"], Duration::from_secs(5)).await;
         asked.map(drop).map_err(|error| error.to_string())
     }
 }

@@ -21,10 +21,7 @@ impl Layout {
                 "`{name}` is no name for a cluster: use 1 to 20 of a-z, 0-9 and -, not starting with -"
             )));
         }
-        Ok(Self {
-            root: clusters()?.join(name),
-            name: name.to_owned(),
-        })
+        Ok(Self { root: clusters()?.join(name), name: name.to_owned() })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -105,11 +102,7 @@ pub(crate) fn cache(part: &str) -> Result<PathBuf> {
 }
 
 fn base(variable: &str, below_home: &str) -> Result<PathBuf> {
-    let set = |name: &str| {
-        env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
+    let set = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     set(variable)
         .or_else(|| set("HOME").map(|home| home.join(below_home)))
         .map(|base| base.join("drydock"))

@@ -85,17 +85,9 @@ async fn main() -> ExitCode {
 
 async fn run(verb: Verb) -> Result<()> {
     match verb {
-        Verb::Up {
-            which,
-            profile,
-            nodes,
-        } => up(which.name, profile, nodes).await,
+        Verb::Up { which, profile, nodes } => up(which.name, profile, nodes).await,
         Verb::Down { which, all } => {
-            let names = if all {
-                drydock_cluster::names()?
-            } else {
-                vec![which.name]
-            };
+            let names = if all { drydock_cluster::names()? } else { vec![which.name] };
             for name in names {
                 drydock_cluster::down(&name).await?;
                 println!("{name}: down");
@@ -123,11 +115,7 @@ async fn run(verb: Verb) -> Result<()> {
             );
             Ok(())
         }
-        Verb::GitPush {
-            which,
-            repository,
-            folder,
-        } => {
+        Verb::GitPush { which, repository, folder } => {
             let server = Cluster::attach(&which.name)?.git_server().await?;
             println!("{}", server.push_folder(&repository, &folder).await?);
             Ok(())
@@ -162,18 +150,11 @@ async fn up(name: String, profile: Profile, nodes: u8) -> Result<()> {
             );
             return Err(Error::Invalid { reason });
         }
-        println!(
-            "{name}: runs already\nexport KUBECONFIG={}",
-            cluster.kubeconfig().display()
-        );
+        println!("{name}: runs already\nexport KUBECONFIG={}", cluster.kubeconfig().display());
         return Ok(());
     }
     let started = std::time::Instant::now();
-    let options = Options {
-        profile,
-        nodes,
-        ..Options::node(&name)
-    };
+    let options = Options { profile, nodes, ..Options::node(&name) };
     let cluster = Cluster::start_kept(options).await?;
     println!("{name}: up after {:.1} s", started.elapsed().as_secs_f32());
     println!("export KUBECONFIG={}", cluster.kubeconfig().display());

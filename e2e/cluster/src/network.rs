@@ -45,25 +45,13 @@ pub(crate) fn link_host(slot: u8, holder: i32, inside: &[String]) -> Result<()> 
          iptables -w 10 -t nat -A POSTROUTING -s {POD_RANGE} ! -d {POD_RANGE} -o eth0 -j MASQUERADE"
         ),
     )?;
-    script(
-        &[],
-        &format!(
-            "ip route add {} via {node} dev {interface}",
-            node_link_network(slot)
-        ),
-    )
+    script(&[], &format!("ip route add {} via {node} dev {interface}", node_link_network(slot)))
 }
 
 /// Links node 1 with node 2, whose namespaces the process `holder` holds.
 pub(crate) fn link_nodes(slot: u8, holder: i32, first: &[String], second: &[String]) -> Result<()> {
-    script(
-        first,
-        &format!("ip link add {NODE_LINK} type veth peer name eth0 netns {holder}"),
-    )?;
-    script(
-        first,
-        &format!("ip address add {}/30 dev {NODE_LINK}", node_link_address(slot)),
-    )?;
+    script(first, &format!("ip link add {NODE_LINK} type veth peer name eth0 netns {holder}"))?;
+    script(first, &format!("ip address add {}/30 dev {NODE_LINK}", node_link_address(slot)))?;
     script(
         second,
         &format!(
@@ -107,18 +95,11 @@ fn node_link_address(slot: u8) -> String {
 /// Runs lines of shell, all made of our own constants and numbers, stopping at the first that fails.
 fn script(inside: &[String], lines: &str) -> Result<()> {
     let lines = format!("set -e\n{lines}");
-    let words: Vec<&str> = inside
-        .iter()
-        .map(String::as_str)
-        .chain(["sh", "-c", &lines])
-        .collect();
+    let words: Vec<&str> = inside.iter().map(String::as_str).chain(["sh", "-c", &lines]).collect();
     let output = Command::new(words[0])
         .args(&words[1..])
         .output()
-        .map_err(|source| Error::Spawn {
-            program: words[0].to_owned(),
-            source,
-        })?;
+        .map_err(|source| Error::Spawn { program: words[0].to_owned(), source })?;
     if output.status.success() {
         return Ok(());
     }

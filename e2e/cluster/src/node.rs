@@ -64,31 +64,12 @@ impl Node {
         let tmp = folder.join("tmp");
         fs::create_dir_all(&tmp).map_err(Error::file("make", &tmp))?;
         script.push_str(&format!("touch '{}'\nexec sleep infinity\n", ready.display()));
-        let argv = [
-            "unshare",
-            "--mount",
-            "--net",
-            "--propagation",
-            "private",
-            "--",
-            "sh",
-            "-c",
-            &script,
-        ];
+        let argv = ["unshare", "--mount", "--net", "--propagation", "private", "--", "sh", "-c", &script];
         let argv = argv.map(str::to_owned).into();
         let holder = Start::new(&format!("namespaces-{number}"), argv).spawn(layout)?;
-        wait::until(
-            "a node's namespaces",
-            Duration::from_secs(10),
-            Some(&holder),
-            || async {
-                if ready.exists() {
-                    Ok(())
-                } else {
-                    Err("its mounts are not made".to_owned())
-                }
-            },
-        )
+        wait::until("a node's namespaces", Duration::from_secs(10), Some(&holder), || async {
+            if ready.exists() { Ok(()) } else { Err("its mounts are not made".to_owned()) }
+        })
         .await?;
         Self::of(layout, record, number, &holder)
     }
@@ -101,12 +82,7 @@ impl Node {
                 record.nodes
             )));
         }
-        Self::of(
-            layout,
-            record,
-            number,
-            &Process::load(layout, &format!("namespaces-{number}"))?,
-        )
+        Self::of(layout, record, number, &Process::load(layout, &format!("namespaces-{number}"))?)
     }
 
     fn of(layout: &Layout, record: &Record, number: u8, holder: &Process) -> Result<Self> {
@@ -156,31 +132,18 @@ impl Node {
     pub(crate) async fn wait_ready(&self, layout: &Layout, kubectl: &Kubectl) -> Result<()> {
         let process = Process::load(layout, &format!("kubelet-{}", self.number))?;
         let path = r#"jsonpath={.status.conditions[?(@.type=="Ready")]['status','message']}"#;
-        wait::until(
-            &format!("node {}", self.name),
-            READY_DEADLINE,
-            Some(&process),
-            || async {
-                let asked = kubectl
-                    .run(&["get", "node", &self.name, "-o", path], Duration::from_secs(10))
-                    .await;
-                let answer = asked.map_err(|error| error.to_string())?;
-                if answer.starts_with("True") {
-                    Ok(())
-                } else {
-                    Err(answer)
-                }
-            },
-        )
+        wait::until(&format!("node {}", self.name), READY_DEADLINE, Some(&process), || async {
+            let asked = kubectl.run(&["get", "node", &self.name, "-o", path], Duration::from_secs(10)).await;
+            let answer = asked.map_err(|error| error.to_string())?;
+            if answer.starts_with("True") { Ok(()) } else { Err(answer) }
+        })
         .await
     }
 
     /// How a component of this node is started.
     fn component(&self, name: &str, argv: Vec<String>) -> Start {
         let mut start = Start::new(&format!("{name}-{}", self.number), wrap(&self.inside, argv));
-        start
-            .environment
-            .insert("TMPDIR".to_owned(), self.folder.join("tmp").display().to_string());
+        start.environment.insert("TMPDIR".to_owned(), self.folder.join("tmp").display().to_string());
         start
     }
 

@@ -43,10 +43,7 @@ impl Options {
 
     /// A whole cluster of one node.
     pub fn node(name: impl Into<String>) -> Self {
-        Self {
-            profile: Profile::Node,
-            ..Self::api(name)
-        }
+        Self { profile: Profile::Node, ..Self::api(name) }
     }
 
     /// The same with `nodes` nodes.
@@ -60,9 +57,6 @@ impl Options {
         if (1..=2).contains(&self.nodes) {
             return Ok(());
         }
-        Err(Error::invalid(format!(
-            "{} nodes: a cluster has one node or two",
-            self.nodes
-        )))
+        Err(Error::invalid(format!("{} nodes: a cluster has one node or two", self.nodes)))
     }
 }

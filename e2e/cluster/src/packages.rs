@@ -65,9 +65,7 @@ pub(crate) async fn install() -> Result<()> {
     run_reporting("reading the lists of Debian packages", update, DEADLINE).await?;
     let mut install = Command::new("apt-get");
     install.env("DEBIAN_FRONTEND", "noninteractive");
-    install
-        .args(["install", "--yes", "--no-install-recommends"])
-        .args(&missing);
+    install.args(["install", "--yes", "--no-install-recommends"]).args(&missing);
     let what = format!("installing {}", missing.join(", "));
     run_reporting(&what, install, DEADLINE).await.map(drop)
 }
@@ -78,21 +76,10 @@ fn is_root() -> bool {
 
 async fn missing() -> Result<Vec<&'static str>> {
     // dpkg-query fails when it knows nothing of one of them, and still prints the others.
-    let mut query = command([
-        "sh",
-        "-c",
-        r#"dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" || true"#,
-        "sh",
-    ]);
+    let mut query =
+        command(["sh", "-c", r#"dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" || true"#, "sh"]);
     query.args(PACKAGES);
     let printed = run(query, Duration::from_secs(30)).await?;
-    let installed: Vec<&str> = printed
-        .lines()
-        .filter_map(|line| line.strip_suffix(" installed"))
-        .collect();
-    Ok(PACKAGES
-        .iter()
-        .copied()
-        .filter(|package| !installed.contains(package))
-        .collect())
+    let installed: Vec<&str> = printed.lines().filter_map(|line| line.strip_suffix(" installed")).collect();
+    Ok(PACKAGES.iter().copied().filter(|package| !installed.contains(package)).collect())
 }

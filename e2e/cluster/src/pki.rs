@@ -33,11 +33,7 @@ pub(crate) struct Subject<'a> {
 impl<'a> Subject<'a> {
     /// A client.
     pub(crate) fn client(common_name: &'a str, organization: Option<&'a str>) -> Self {
-        Self {
-            common_name,
-            organization,
-            alternative_names: Vec::new(),
-        }
+        Self { common_name, organization, alternative_names: Vec::new() }
     }
 }
 
@@ -46,10 +42,7 @@ impl Pki {
     pub(crate) fn create(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder).map_err(Error::file("make", folder))?;
         let name = "drydock-cluster";
-        let failed = |source| Error::Certificate {
-            subject: name.to_owned(),
-            source,
-        };
+        let failed = |source| Error::Certificate { subject: name.to_owned(), source };
         let mut params = CertificateParams::new(Vec::new()).map_err(failed)?;
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -62,10 +55,7 @@ impl Pki {
         let tokens = KeyPair::generate().map_err(failed)?;
         write_private(&folder.join("service-accounts.key"), &tokens.serialize_pem())?;
         write_private(&folder.join("service-accounts.pub"), &tokens.public_key_pem())?;
-        Ok(Self {
-            folder: folder.to_owned(),
-            authority,
-        })
+        Ok(Self { folder: folder.to_owned(), authority })
     }
 
     /// A file of the authority's folder, as a program's argument.
@@ -75,24 +65,15 @@ impl Pki {
 
     /// Makes `FILE.crt` and `FILE.key`, usable by clients and servers.
     pub(crate) fn issue(&self, file: &str, subject: &Subject<'_>) -> Result<()> {
-        let failed = |source| Error::Certificate {
-            subject: subject.common_name.to_owned(),
-            source,
-        };
+        let failed = |source| Error::Certificate { subject: subject.common_name.to_owned(), source };
         let mut params = CertificateParams::new(subject.alternative_names.clone()).map_err(failed)?;
-        params
-            .distinguished_name
-            .push(DnType::CommonName, subject.common_name);
+        params.distinguished_name.push(DnType::CommonName, subject.common_name);
         if let Some(organization) = subject.organization {
-            params
-                .distinguished_name
-                .push(DnType::OrganizationName, organization);
+            params.distinguished_name.push(DnType::OrganizationName, organization);
         }
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![
-            ExtendedKeyUsagePurpose::ClientAuth,
-            ExtendedKeyUsagePurpose::ServerAuth,
-        ];
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate().map_err(failed)?;
         let certificate = params.signed_by(&key, &self.authority).map_err(failed)?;
@@ -111,9 +92,7 @@ impl Pki {
         self.issue(file, subject)?;
         let data = |name: String| -> Result<String> {
             let path = self.folder.join(name);
-            fs::read(&path)
-                .map(|bytes| STANDARD.encode(bytes))
-                .map_err(Error::file("read", &path))
+            fs::read(&path).map(|bytes| STANDARD.encode(bytes)).map_err(Error::file("read", &path))
         };
         let config = json!({
             "apiVersion": "v1",
@@ -156,8 +135,7 @@ mod tests {
         let pki = Pki::create(folder.path()).unwrap();
         let target = folder.path().join("kubeconfig");
         let subject = Subject::client("admin", Some("system:masters"));
-        pki.kubeconfig("admin", &subject, "https://127.0.0.1:1", &target)
-            .unwrap();
+        pki.kubeconfig("admin", &subject, "https://127.0.0.1:1", &target).unwrap();
 
         let config: serde_json::Value = serde_json::from_slice(&fs::read(&target).unwrap()).unwrap();
         let user = &config["users"][0]["user"];
@@ -176,10 +154,7 @@ mod tests {
         let pki = Pki::create(folder.path()).unwrap();
         pki.issue("server", &Subject::client("server", None)).unwrap();
         for file in ["ca.key", "service-accounts.key", "server.key"] {
-            let mode = fs::metadata(folder.path().join(file))
-                .unwrap()
-                .permissions()
-                .mode();
+            let mode = fs::metadata(folder.path().join(file)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{file}");
         }
     }

@@ -46,11 +46,7 @@ pub(crate) struct Process {
 
 impl Start {
     pub(crate) fn new(component: &str, argv: Vec<String>) -> Self {
-        Self {
-            component: component.to_owned(),
-            argv,
-            environment: BTreeMap::new(),
-        }
+        Self { component: component.to_owned(), argv, environment: BTreeMap::new() }
     }
 
     /// Starts the component, its output appended to its log, and records it.
@@ -58,9 +54,8 @@ impl Start {
         let log = layout.log(&self.component);
         make_parent(&log)?;
         let open = || OpenOptions::new().create(true).append(true).open(&log);
-        let (output, errors) = open()
-            .and_then(|file| Ok((file.try_clone()?, file)))
-            .map_err(Error::file("open", &log))?;
+        let (output, errors) =
+            open().and_then(|file| Ok((file.try_clone()?, file))).map_err(Error::file("open", &log))?;
         let child = Command::new(&self.argv[0])
             .args(&self.argv[1..])
             .envs(&self.environment)
@@ -71,18 +66,11 @@ impl Start {
             .stderr(errors)
             .process_group(0)
             .spawn()
-            .map_err(|source| Error::Spawn {
-                program: self.argv[0].clone(),
-                source,
-            })?;
+            .map_err(|source| Error::Spawn { program: self.argv[0].clone(), source })?;
         let pid = child.id().cast_signed();
         // One that ended before it was looked at is recorded by its id, which is nobody's.
         let identity = Identity::of(pid).unwrap_or_else(|| Identity::ended(pid));
-        let process = Process {
-            start: self,
-            identity,
-            log,
-        };
+        let process = Process { start: self, identity, log };
         process.record(layout)?;
         Ok(process)
     }
@@ -184,11 +172,7 @@ pub(crate) fn wait_gone(processes: &[Identity], deadline: Duration) -> Result<()
     while let Some(left) = processes.iter().find(|process| process.is_alive()) {
         if started.elapsed() > deadline {
             let what = format!("the end of process {}", left.pid());
-            return Err(Error::Deadline {
-                what,
-                after: deadline,
-                detail: "it was killed".to_owned(),
-            });
+            return Err(Error::Deadline { what, after: deadline, detail: "it was killed".to_owned() });
         }
         thread::sleep(Duration::from_millis(10));
     }
@@ -200,9 +184,7 @@ fn carries_mark(pid: i32, folder: &Path) -> bool {
         return false;
     };
     let mark = format!("{MARK}={}", folder.display());
-    environment
-        .split(|byte| *byte == 0)
-        .any(|variable| variable == mark.as_bytes())
+    environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
 }
 
 fn record_path(layout: &Layout, component: &str) -> PathBuf {

@@ -57,19 +57,9 @@ impl Record {
                 (Some(slot), format!("https://{}:6443", node_address(slot, 1)))
             }
         };
-        let owner = if owned {
-            Identity::of(std::process::id().cast_signed())
-        } else {
-            None
-        };
-        let record = Self {
-            profile: options.profile,
-            nodes: options.nodes,
-            slot,
-            server,
-            owner,
-            ready: false,
-        };
+        let owner = if owned { Identity::of(std::process::id().cast_signed()) } else { None };
+        let record =
+            Self { profile: options.profile, nodes: options.nodes, slot, server, owner, ready: false };
         record.save(layout)?;
         Ok(record)
     }

@@ -60,9 +60,7 @@ pub(crate) fn start(layout: &Layout, inside: &[String]) -> Result<Process> {
         "http": {"addr": format!(":{port}")},
     });
     std::fs::write(&config, text.to_string()).map_err(Error::file("write", &config))?;
-    let argv = ["docker-registry", "serve", &config.display().to_string()]
-        .map(str::to_owned)
-        .into();
+    let argv = ["docker-registry", "serve", &config.display().to_string()].map(str::to_owned).into();
     Start::new("registry", control_plane::wrap(inside, argv)).spawn(layout)
 }
 
@@ -71,18 +69,12 @@ impl Registry {
     pub(crate) fn of_node(address: &str) -> Self {
         let port = node::REGISTRY_PORT;
         let seen = format!("{address}:{port}");
-        Self {
-            host: seen.clone(),
-            node: format!("localhost:{port}"),
-            pod: seen,
-        }
+        Self { host: seen.clone(), node: format!("localhost:{port}"), pod: seen }
     }
 
     /// Whether it answers.
     pub(crate) fn ready(&self) -> std::result::Result<(), String> {
-        let asked = agent(Duration::from_secs(2))
-            .get(format!("http://{}/v2/", self.host))
-            .call();
+        let asked = agent(Duration::from_secs(2)).get(format!("http://{}/v2/", self.host)).call();
         match asked.map_err(|error| error.to_string())?.status().as_u16() {
             200 => Ok(()),
             status => Err(format!("answered {status}")),
@@ -144,11 +136,7 @@ impl Registry {
     fn holds(&self, agent: &Agent, path: &str) -> Result<bool> {
         let url = format!("http://{}/v2/{path}", self.host);
         let answer = agent.head(&url).header("Accept", MANIFEST_TYPE).call();
-        match answer
-            .map_err(|error| self.failed(&error.to_string()))?
-            .status()
-            .as_u16()
-        {
+        match answer.map_err(|error| self.failed(&error.to_string()))?.status().as_u16() {
             200 => Ok(true),
             404 => Ok(false),
             status => Err(self.failed(&format!("HEAD {path} was answered {status}"))),
@@ -158,10 +146,7 @@ impl Registry {
     fn upload(&self, agent: &Agent, name: &str, digest: &str, body: impl ureq::AsSendBody) -> Result<()> {
         let url = format!("http://{}/v2/{name}/blobs/uploads/", self.host);
         let begun = self.accept(agent.post(&url).send_empty(), 202)?;
-        let location = begun
-            .headers()
-            .get("location")
-            .and_then(|value| value.to_str().ok());
+        let location = begun.headers().get("location").and_then(|value| value.to_str().ok());
         let location = location.ok_or_else(|| self.failed("an upload was begun without a location"))?;
         let location = if location.starts_with('/') {
             format!("http://{}{location}", self.host)
@@ -170,11 +155,7 @@ impl Registry {
         };
         let separator = if location.contains('?') { '&' } else { '?' };
         let put = agent.put(format!("{location}{separator}digest={digest}"));
-        self.accept(
-            put.header("Content-Type", "application/octet-stream").send(body),
-            201,
-        )
-        .map(drop)
+        self.accept(put.header("Content-Type", "application/octet-stream").send(body), 201).map(drop)
     }
 
     fn put_manifest(&self, agent: &Agent, name: &str, tag: &str, bytes: &[u8]) -> Result<()> {
@@ -183,8 +164,7 @@ impl Registry {
             .and_then(|manifest| manifest["mediaType"].as_str().map(str::to_owned))
             .unwrap_or_else(|| MANIFEST_TYPE.to_owned());
         let url = format!("http://{}/v2/{name}/manifests/{tag}", self.host);
-        self.accept(agent.put(&url).header("Content-Type", &kind).send(bytes), 201)
-            .map(drop)
+        self.accept(agent.put(&url).header("Content-Type", &kind).send(bytes), 201).map(drop)
     }
 
     fn accept(
@@ -199,27 +179,18 @@ impl Registry {
         let status = answer.status();
         let mut text = String::new();
         // What it says is a courtesy; the status is the reason.
-        let _ = answer
-            .into_body()
-            .into_reader()
-            .take(ANSWER_SHOWN)
-            .read_to_string(&mut text);
+        let _ = answer.into_body().into_reader().take(ANSWER_SHOWN).read_to_string(&mut text);
         Err(self.failed(&format!("answered {status} instead of {expected}: {text}")))
     }
 
     fn failed(&self, reason: &str) -> Error {
-        Error::Registry {
-            registry: self.host.clone(),
-            reason: reason.to_owned(),
-        }
+        Error::Registry { registry: self.host.clone(), reason: reason.to_owned() }
     }
 }
 
 /// Answers of any status are answers; the machine's proxy has no way to a registry of this machine.
 fn agent(deadline: Duration) -> Agent {
-    let config = Agent::config_builder()
-        .http_status_as_error(false)
-        .proxy(None)
-        .timeout_global(Some(deadline));
+    let config =
+        Agent::config_builder().http_status_as_error(false).proxy(None).timeout_global(Some(deadline));
     Agent::new_with_config(config.build())
 }

@@ -87,11 +87,7 @@ fn end_processes(layout: &Layout, groups: &[String]) -> Result<()> {
         }
         if started.elapsed() > DEADLINE {
             let detail = format!("processes {:?} are left", cgroup::processes(groups));
-            return Err(Error::Deadline {
-                what: "the cluster's end".to_owned(),
-                after: DEADLINE,
-                detail,
-            });
+            return Err(Error::Deadline { what: "the cluster's end".to_owned(), after: DEADLINE, detail });
         }
         thread::sleep(Duration::from_millis(20));
     }
@@ -103,10 +99,7 @@ fn delete_link(interface: &str) -> Result<()> {
         return Ok(());
     }
     let deleted = Command::new("ip").args(["link", "delete", interface]).output();
-    deleted.map(drop).map_err(|source| Error::Spawn {
-        program: "ip".to_owned(),
-        source,
-    })
+    deleted.map(drop).map_err(|source| Error::Spawn { program: "ip".to_owned(), source })
 }
 
 fn unmount_below(folder: &Path) -> Result<()> {

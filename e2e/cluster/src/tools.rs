@@ -59,21 +59,12 @@ static HELM_MODULE: Module = module!("helm", cgo: false, tags: "", files: ["go.m
 macro_rules! tool {
     ($constant:ident, $name:literal, $package:literal, $module:ident) => {
         #[doc = concat!("`", $name, "`, from `", $package, "`.")]
-        pub const $constant: Tool = Tool {
-            name: $name,
-            package: $package,
-            module: &$module,
-        };
+        pub const $constant: Tool = Tool { name: $name, package: $package, module: &$module };
     };
 }
 
 tool!(ETCD, "etcd", "go.etcd.io/etcd/server/v3", ETCD_MODULE);
-tool!(
-    KUBE_APISERVER,
-    "kube-apiserver",
-    "k8s.io/kubernetes/cmd/kube-apiserver",
-    KUBERNETES
-);
+tool!(KUBE_APISERVER, "kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", KUBERNETES);
 tool!(KUBECTL, "kubectl", "k8s.io/kubernetes/cmd/kubectl", KUBERNETES);
 tool!(
     KUBE_CONTROLLER_MANAGER,
@@ -81,45 +72,20 @@ tool!(
     "k8s.io/kubernetes/cmd/kube-controller-manager",
     KUBERNETES
 );
-tool!(
-    KUBE_SCHEDULER,
-    "kube-scheduler",
-    "k8s.io/kubernetes/cmd/kube-scheduler",
-    KUBERNETES
-);
+tool!(KUBE_SCHEDULER, "kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", KUBERNETES);
 tool!(KUBELET, "kubelet", "k8s.io/kubernetes/cmd/kubelet", KUBERNETES);
-tool!(
-    KUBE_PROXY,
-    "kube-proxy",
-    "k8s.io/kubernetes/cmd/kube-proxy",
-    KUBERNETES
-);
+tool!(KUBE_PROXY, "kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy", KUBERNETES);
 tool!(RUNC, "runc", "github.com/opencontainers/runc", RUNC_MODULE);
-tool!(
-    CONTAINERD,
-    "containerd",
-    "github.com/containerd/containerd/v2/cmd/containerd",
-    CONTAINERD_MODULE
-);
+tool!(CONTAINERD, "containerd", "github.com/containerd/containerd/v2/cmd/containerd", CONTAINERD_MODULE);
 tool!(
     CONTAINERD_SHIM,
     "containerd-shim-runc-v2",
     "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
     CONTAINERD_MODULE
 );
-tool!(
-    CTR,
-    "ctr",
-    "github.com/containerd/containerd/v2/cmd/ctr",
-    CONTAINERD_MODULE
-);
+tool!(CTR, "ctr", "github.com/containerd/containerd/v2/cmd/ctr", CONTAINERD_MODULE);
 tool!(COREDNS, "coredns", "github.com/coredns/coredns", COREDNS_MODULE);
-tool!(
-    GIT_SERVER,
-    "git-server",
-    "drydock/tools/git-server",
-    GIT_SERVER_MODULE
-);
+tool!(GIT_SERVER, "git-server", "drydock/tools/git-server", GIT_SERVER_MODULE);
 tool!(HELM, "helm", "helm.sh/helm/v4/cmd/helm", HELM_MODULE);
 
 /// What an API server without nodes takes.
@@ -154,12 +120,9 @@ impl Tool {
         if self.module == &KUBERNETES {
             let version = self.version();
             let minor = version.split('.').nth(1).unwrap_or_default();
-            for (variable, value) in [
-                ("gitVersion", version),
-                ("gitMajor", "1"),
-                ("gitMinor", minor),
-                ("gitTreeState", "clean"),
-            ] {
+            for (variable, value) in
+                [("gitVersion", version), ("gitMajor", "1"), ("gitMinor", minor), ("gitTreeState", "clean")]
+            {
                 flags.push_str(&format!(" -X k8s.io/component-base/version.{variable}={value}"));
             }
         }
@@ -168,21 +131,15 @@ impl Tool {
 
     /// The version that `go.mod` requires of the module the package lies in; empty for a program of our own.
     pub fn version(&self) -> &'static str {
-        let go_mod = self
-            .module
-            .files
-            .iter()
-            .find(|(name, _)| *name == "go.mod")
-            .map_or("", |(_, text)| text);
+        let go_mod =
+            self.module.files.iter().find(|(name, _)| *name == "go.mod").map_or("", |(_, text)| text);
         go_mod
             .lines()
             .filter(|line| !line.contains("=>"))
             .filter_map(|line| {
                 let line = line.trim().trim_start_matches("require ");
                 let (module, version) = line.split_once(' ')?;
-                self.package
-                    .starts_with(module)
-                    .then(|| (module.len(), version.split(' ').next()))
+                self.package.starts_with(module).then(|| (module.len(), version.split(' ').next()))
             })
             .max_by_key(|(length, _)| *length)
             .and_then(|(_, version)| version)
@@ -196,11 +153,7 @@ impl Module {
         for (_, text) in self.files {
             hash.update(text.as_bytes());
         }
-        hash.finalize()
-            .iter()
-            .take(8)
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
 
     fn folder(&self) -> Result<PathBuf> {
@@ -247,26 +200,19 @@ async fn build_one(tool: &Tool) -> Result<()> {
     let built = work.path().join("built");
     let mut go = Command::new("go");
     go.arg("build").arg("-trimpath").arg("-o").arg(&built);
-    go.arg("-ldflags")
-        .arg(tool.link_flags())
-        .arg("-tags")
-        .arg(tool.module.tags)
-        .arg(tool.package);
+    go.arg("-ldflags").arg(tool.link_flags()).arg("-tags").arg(tool.module.tags).arg(tool.package);
     go.current_dir(work.path());
     go.env("CGO_ENABLED", if tool.module.cgo { "1" } else { "0" });
     go.env("GOFLAGS", "-mod=readonly").env("GOWORK", "off");
     let what = format!("building {} {}", tool.name, tool.version());
-    run_reporting(what.trim_end(), go, BUILD_DEADLINE)
-        .await
-        .map_err(explain)?;
+    run_reporting(what.trim_end(), go, BUILD_DEADLINE).await.map_err(explain)?;
     fs::rename(&built, &target).map_err(Error::file("publish", &target))
 }
 
 /// Removes what killed builds left. The caller holds the lock, so no build is under way.
 fn sweep(folder: &Path) -> Result<()> {
-    for entry in fs::read_dir(folder)
-        .map_err(Error::file("read", folder))?
-        .filter_map(std::result::Result::ok)
+    for entry in
+        fs::read_dir(folder).map_err(Error::file("read", folder))?.filter_map(std::result::Result::ok)
     {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             fs::remove_dir_all(entry.path()).map_err(Error::file("remove", entry.path()))?;
@@ -313,12 +259,7 @@ mod tests {
     #[test]
     fn versions_come_from_the_pinned_modules() {
         for tool in NODE_TOOLS.iter().filter(|tool| **tool != GIT_SERVER) {
-            assert!(
-                tool.version().starts_with('v'),
-                "{} has version {:?}",
-                tool.name,
-                tool.version()
-            );
+            assert!(tool.version().starts_with('v'), "{} has version {:?}", tool.name, tool.version());
         }
         assert_eq!(KUBELET.version(), KUBECTL.version());
     }
@@ -326,19 +267,13 @@ mod tests {
     #[test]
     fn kubernetes_programs_know_their_version() {
         let flags = KUBELET.link_flags();
-        assert!(
-            flags.contains(&format!("version.gitVersion={}", KUBELET.version())),
-            "{flags}"
-        );
+        assert!(flags.contains(&format!("version.gitVersion={}", KUBELET.version())), "{flags}");
         assert!(!ETCD.link_flags().contains("gitVersion"));
     }
 
     #[test]
     fn each_module_has_a_folder_of_its_own() {
-        let mut folders: Vec<_> = NODE_TOOLS
-            .iter()
-            .map(|tool| tool.module.folder().unwrap())
-            .collect();
+        let mut folders: Vec<_> = NODE_TOOLS.iter().map(|tool| tool.module.folder().unwrap()).collect();
         folders.sort();
         folders.dedup();
         assert_eq!(folders.len(), 7);

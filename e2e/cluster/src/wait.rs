@@ -33,11 +33,7 @@ where
         if started.elapsed() >= deadline {
             let lines = process.map(Process::last_lines).unwrap_or_default();
             let detail = format!("{reason}\n{lines}").trim().to_owned();
-            return Err(Error::Deadline {
-                what: what.to_owned(),
-                after: deadline,
-                detail,
-            });
+            return Err(Error::Deadline { what: what.to_owned(), after: deadline, detail });
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -12,9 +12,7 @@ fn processes_with(text: &str) -> Vec<String> {
         .filter_map(|entry| {
             let path = entry.ok()?.path();
             let environment = fs::read(path.join("environ")).ok()?;
-            let found = environment
-                .windows(text.len())
-                .any(|window| window == text.as_bytes());
+            let found = environment.windows(text.len()).any(|window| window == text.as_bytes());
             found.then(|| fs::read_to_string(path.join("cmdline")).unwrap_or_default())
         })
         .collect()
@@ -33,16 +31,10 @@ async fn serves_objects_and_leaves_no_process() {
     assert_eq!(processes_with(&mark).len(), 2, "etcd and the API server run");
 
     cluster.kubectl(&["create", "namespace", "shop"]).await.unwrap();
-    let found = cluster
-        .kubectl(&["get", "namespace", "shop", "-o", "name"])
-        .await
-        .unwrap();
+    let found = cluster.kubectl(&["get", "namespace", "shop", "-o", "name"]).await.unwrap();
     assert_eq!(found.trim(), "namespace/shop");
     let twice = Cluster::start(Options::api(&name)).await;
-    assert!(
-        matches!(twice, Err(Error::Invalid { .. })),
-        "a running cluster is not replaced"
-    );
+    assert!(matches!(twice, Err(Error::Invalid { .. })), "a running cluster is not replaced");
 
     cluster.stop().await.unwrap();
     assert_eq!(processes_with(&mark), Vec::<String>::new());
@@ -55,19 +47,9 @@ async fn two_live_side_by_side_and_a_start_after_the_first_is_quick() {
     let first = Cluster::start(Options::api(name("left"))).await.unwrap();
     let started = Instant::now();
     let second = Cluster::start(Options::api(name("right"))).await.unwrap();
-    assert!(
-        started.elapsed() < Duration::from_secs(20),
-        "took {:?}",
-        started.elapsed()
-    );
-    first
-        .kubectl(&["create", "namespace", "only-left"])
-        .await
-        .unwrap();
-    let seen = second
-        .kubectl(&["get", "namespaces", "-o", "name"])
-        .await
-        .unwrap();
+    assert!(started.elapsed() < Duration::from_secs(20), "took {:?}", started.elapsed());
+    first.kubectl(&["create", "namespace", "only-left"]).await.unwrap();
+    let seen = second.kubectl(&["get", "namespaces", "-o", "name"]).await.unwrap();
     assert!(!seen.contains("only-left"), "{seen}");
 }
 

@@ -3,10 +3,7 @@ use clap::CommandFactory as _;
 use super::*;
 
 fn words(line: &[&str]) -> Vec<OsString> {
-    std::iter::once(&"kubectl-drydock")
-        .chain(line)
-        .map(OsString::from)
-        .collect()
+    std::iter::once(&"kubectl-drydock").chain(line).map(OsString::from).collect()
 }
 
 fn run_args(line: &[&str]) -> RunArgs {
@@ -40,17 +37,9 @@ fn flags_stand_before_and_after_the_verb() {
         assert_eq!(cli.global.output, Format::Json);
         assert!(cli.global.wait);
     }
-    let cli = Cli::try_parse_from(words(&[
-        "run",
-        "--wait=false",
-        "--as-group",
-        "a",
-        "--as-group",
-        "b",
-        "--",
-        "x",
-    ]))
-    .unwrap();
+    let cli =
+        Cli::try_parse_from(words(&["run", "--wait=false", "--as-group", "a", "--as-group", "b", "--", "x"]))
+            .unwrap();
     assert!(!cli.global.wait);
     assert_eq!(cli.global.impersonate_groups, ["a", "b"]);
 }
@@ -75,20 +64,12 @@ fn wrong_usage_of_run_is_never_mistaken_for_the_commands_code() {
 fn help_is_as_recorded() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("snapshots");
     let update = std::env::var_os("DRYDOCK_UPDATE_SNAPSHOTS").is_some();
-    let verbs: Vec<String> = Cli::command()
-        .get_subcommands()
-        .map(|c| c.get_name().to_owned())
-        .collect();
+    let verbs: Vec<String> = Cli::command().get_subcommands().map(|c| c.get_name().to_owned()).collect();
     let mut wanted = vec![("help".to_owned(), vec!["--help".to_owned()])];
-    wanted.extend(
-        verbs
-            .into_iter()
-            .map(|verb| (format!("help-{verb}"), vec![verb, "--help".to_owned()])),
-    );
+    wanted.extend(verbs.into_iter().map(|verb| (format!("help-{verb}"), vec![verb, "--help".to_owned()])));
     for (name, line) in wanted {
-        let args: Vec<OsString> = std::iter::once("kubectl-drydock".into())
-            .chain(line.into_iter().map(Into::into))
-            .collect();
+        let args: Vec<OsString> =
+            std::iter::once("kubectl-drydock".into()).chain(line.into_iter().map(Into::into)).collect();
         let command = Cli::command().term_width(110);
         let help = command.try_get_matches_from(args).unwrap_err();
         assert_eq!(help.kind(), ErrorKind::DisplayHelp);
@@ -100,11 +81,6 @@ fn help_is_as_recorded() {
             std::fs::write(&file, &text).unwrap();
         }
         let recorded = std::fs::read_to_string(&file).unwrap_or_default();
-        assert_eq!(
-            text,
-            recorded,
-            "{} differs: DRYDOCK_UPDATE_SNAPSHOTS=1 writes it anew",
-            file.display()
-        );
+        assert_eq!(text, recorded, "{} differs: DRYDOCK_UPDATE_SNAPSHOTS=1 writes it anew", file.display());
     }
 }

@@ -64,9 +64,7 @@ impl Facts {
         for checkout in facts.plan_checkouts() {
             // A workspace that is gone has no shared instances.
             let found = connection.workspace(&checkout).await;
-            facts
-                .shared
-                .push((checkout, found.map(devcontainers).unwrap_or_default()));
+            facts.shared.push((checkout, found.map(devcontainers).unwrap_or_default()));
         }
         if facts.plan.is_some() || facts.project.is_some() {
             facts.environments = connection.list().await?;
@@ -80,17 +78,12 @@ impl Facts {
             return Vec::new();
         }
         let status = self.plan.as_ref().and_then(|p| p.status.as_ref());
-        status
-            .map(|s| s.checkouts.iter().map(|c| c.workspace.clone()).collect())
-            .unwrap_or_default()
+        status.map(|s| s.checkouts.iter().map(|c| c.workspace.clone()).collect()).unwrap_or_default()
     }
 
     /// Name of the plan, where it works in checkouts of its own.
     pub(super) fn sandbox_plan(&self) -> Option<&str> {
-        let plan = self
-            .plan
-            .as_ref()
-            .filter(|p| p.spec.sandbox == Some(Sandbox::Checkout))?;
+        let plan = self.plan.as_ref().filter(|p| p.spec.sandbox == Some(Sandbox::Checkout))?;
         plan.metadata.name.as_deref()
     }
 
@@ -149,10 +142,7 @@ impl Facts {
     /// The instances that clone the workspace, where it has no checkout.
     pub(super) fn cloned_by(&self) -> Option<Vec<InstanceRef>> {
         let (workspace, _) = self.workspace.as_ref().filter(|_| self.remote_only)?;
-        let cloning = self
-            .instances
-            .iter()
-            .filter(|i| i.facts.clones.contains(workspace));
+        let cloning = self.instances.iter().filter(|i| i.facts.clones.contains(workspace));
         Some(cloning.map(|i| i.facts.instance.clone()).collect())
     }
 

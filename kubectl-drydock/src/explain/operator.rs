@@ -27,11 +27,7 @@ pub(crate) struct Status {
 impl Default for Status {
     /// The operator's defaults.
     fn default() -> Self {
-        Self {
-            host_policy: HostPolicy::Allowed,
-            devcontainers_enabled: true,
-            version: None,
-        }
+        Self { host_policy: HostPolicy::Allowed, devcontainers_enabled: true, version: None }
     }
 }
 
@@ -41,13 +37,7 @@ impl Default for Status {
 /// Why it can't be read, for people.
 pub(crate) async fn status(connection: &Connection, namespace: &str) -> Result<Status, String> {
     let api = Api::<ConfigMap>::namespaced(connection.client.clone(), namespace);
-    let asked = Asked {
-        verb: "get",
-        group: "",
-        resource: "configmaps",
-        name: Some(NAME),
-        namespace,
-    };
+    let asked = Asked { verb: "get", group: "", resource: "configmaps", name: Some(NAME), namespace };
     match within(connection.request_timeout, &asked, api.get_opt(NAME)).await {
         Ok(Some(found)) => Ok(parse(&found.data.unwrap_or_default(), &connection.namespace)),
         Ok(None) => Err(format!("no ConfigMap {NAME} in namespace {namespace}")),
@@ -59,9 +49,7 @@ pub(crate) async fn status(connection: &Connection, namespace: &str) -> Result<S
 fn parse(data: &BTreeMap<String, String>, namespace: &str) -> Status {
     let value = |key: &str| {
         let own = format!("namespaces.{namespace}.{key}");
-        data.get(&own)
-            .or_else(|| data.get(key))
-            .map(|text| text.trim().to_owned())
+        data.get(&own).or_else(|| data.get(key)).map(|text| text.trim().to_owned())
     };
     let mut status = Status::default();
     if let Some(policy) =
@@ -89,10 +77,7 @@ mod tests {
         .map(|(k, v)| (k.to_owned(), v.to_owned()))
         .into();
         let team = parse(&data, "team");
-        assert_eq!(
-            (team.host_policy, team.devcontainers_enabled),
-            (HostPolicy::OnRequest, false)
-        );
+        assert_eq!((team.host_policy, team.devcontainers_enabled), (HostPolicy::OnRequest, false));
         assert_eq!(parse(&data, "other").host_policy, HostPolicy::Forbidden);
         assert_eq!(parse(&BTreeMap::new(), "x"), Status::default());
     }

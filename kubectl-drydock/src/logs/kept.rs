@@ -49,9 +49,7 @@ fn is_whole(stream: &Stream, head: &str) -> bool {
 
 /// Bytes that were written to a stream.
 pub(crate) fn total(status: Option<&ToolRunStatus>, name: StreamName) -> u64 {
-    stream(status, name)
-        .and_then(|s| u64::try_from(s.bytes).ok())
-        .unwrap_or_default()
+    stream(status, name).and_then(|s| u64::try_from(s.bytes).ok()).unwrap_or_default()
 }
 
 fn stream(status: Option<&ToolRunStatus>, name: StreamName) -> Option<&Stream> {
@@ -91,28 +89,13 @@ mod tests {
             Kept::Nothing => "nothing".to_owned(),
         };
         assert_eq!(of_stdout(&status(3, false, "hi\n", None, HI)), "whole 3");
-        assert_eq!(
-            of_stdout(&status(3, false, "***", None, HI)),
-            "preview \"***\" \"\""
-        );
-        assert_eq!(
-            of_stdout(&status(4, false, "hi\n", None, HI)),
-            "preview \"hi\\n\" \"\""
-        );
-        assert_eq!(
-            of_stdout(&status(3, true, "hi\n", Some("x"), HI)),
-            "preview \"hi\\n\" \"x\""
-        );
+        assert_eq!(of_stdout(&status(3, false, "***", None, HI)), "preview \"***\" \"\"");
+        assert_eq!(of_stdout(&status(4, false, "hi\n", None, HI)), "preview \"hi\\n\" \"\"");
+        assert_eq!(of_stdout(&status(3, true, "hi\n", Some("x"), HI)), "preview \"hi\\n\" \"x\"");
         assert_eq!(of_stdout(&status(3, false, "", None, HI)), "nothing");
         assert_eq!(of_stdout(&status(0, false, "", None, "")), "whole 0");
-        assert_eq!(
-            of(Some(&status(3, false, "hi\n", None, HI)), StreamName::Stderr),
-            Kept::Whole(&[])
-        );
+        assert_eq!(of(Some(&status(3, false, "hi\n", None, HI)), StreamName::Stderr), Kept::Whole(&[]));
         assert_eq!(of(None, StreamName::Stdout), Kept::Whole(&[]));
-        assert_eq!(
-            total(Some(&status(9, false, "", None, "")), StreamName::Stdout),
-            9
-        );
+        assert_eq!(total(Some(&status(9, false, "", None, "")), StreamName::Stdout), 9);
     }
 }

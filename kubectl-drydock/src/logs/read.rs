@@ -82,9 +82,7 @@ pub(super) async fn read(
     let claim = run.status.as_ref().and_then(|s| s.claim.as_ref());
     let mut request = ReadOutputRequest {
         run_uid: run.metadata.uid.clone().unwrap_or_default(),
-        attempt: claim
-            .and_then(|c| u32::try_from(c.attempt).ok())
-            .unwrap_or_default(),
+        attempt: claim.and_then(|c| u32::try_from(c.attempt).ok()).unwrap_or_default(),
         stream: stream.into(),
         ..ReadOutputRequest::default()
     };
@@ -98,9 +96,7 @@ pub(super) async fn read(
     let mut expected = None;
     loop {
         let answered = agent.read_output(request.clone()).await;
-        let answer = answered
-            .map_err(|status| Unreachable::Broken(chain(&status)))?
-            .into_inner();
+        let answer = answered.map_err(|status| Unreachable::Broken(chain(&status)))?.into_inner();
         if let Some(refusal) = answer.refusal {
             return Err(Unreachable::NoPod(refusal.message));
         }
@@ -109,9 +105,7 @@ pub(super) async fn read(
                 return Err(Unreachable::NoPod("the agent has nothing of it".to_owned()));
             }
             Availability::Preview if answer.data.is_empty() && answer.total > answer.next_offset => {
-                return Err(Unreachable::NoPod(
-                    "the agent has nothing of it but the preview".to_owned(),
-                ));
+                return Err(Unreachable::NoPod("the agent has nothing of it but the preview".to_owned()));
             }
             Availability::Preview => state = State::Preview,
             Availability::Full => {}
@@ -134,10 +128,7 @@ fn note_gap(expected: Option<u64>, answer: &ReadOutputResponse) {
     if let Some(expected) = expected
         && answer.offset > expected
     {
-        eprintln!(
-            "note: {} bytes weren't kept, from byte {expected}",
-            answer.offset - expected
-        );
+        eprintln!("note: {} bytes weren't kept, from byte {expected}", answer.offset - expected);
     }
 }
 
@@ -209,9 +200,6 @@ mod tests {
         assert!(left.is_over());
         assert_eq!(got, b"one\ntwo\n");
         let mut left = Left::Bytes(3);
-        assert_eq!(
-            (left.take(b"ab"), left.take(b"cd"), left.is_over()),
-            (&b"ab"[..], &b"c"[..], true)
-        );
+        assert_eq!((left.take(b"ab"), left.take(b"cd"), left.is_over()), (&b"ab"[..], &b"c"[..], true));
     }
 }

@@ -125,13 +125,8 @@ impl<'a> Follow<'a> {
                 _ = tokio::signal::ctrl_c() => return Ok(End::Left(exit::INTERRUPTED)),
             }
         }
-        let outcome = self
-            .run
-            .status
-            .as_ref()
-            .and_then(|s| s.outcome)
-            .map(|o| o.to_string())
-            .unwrap_or_default();
+        let outcome =
+            self.run.status.as_ref().and_then(|s| s.outcome).map(|o| o.to_string()).unwrap_or_default();
         let text = format!("trun/{} {outcome}", self.name());
         self.progress.done(&text);
         Ok(End::Finished(self.run))
@@ -203,9 +198,8 @@ impl<'a> Follow<'a> {
         match end {
             Pumped::Closed => self.cancel().await,
             Pumped::Unreachable(Unreachable::Forbidden(why)) => {
-                self.progress.note(&format!(
-                    "no live output: {why}; its beginning and end come with the outcome"
-                ));
+                self.progress
+                    .note(&format!("no live output: {why}; its beginning and end come with the outcome"));
             }
             // The outcome says what is missing; it is fetched then.
             Pumped::All | Pumped::Stopped | Pumped::Unknown(_) | Pumped::Unreachable(_) => {}
@@ -217,52 +211,34 @@ impl<'a> Follow<'a> {
         let patch = Patch::Merge(json!({"spec": {"cancel": true}}));
         let params = PatchParams::default();
         let name = self.name();
-        let sent = self
-            .connection
-            .call::<ToolRun, _>("patch", Some(name), api.patch(name, &params, &patch))
-            .await;
+        let sent =
+            self.connection.call::<ToolRun, _>("patch", Some(name), api.patch(name, &params, &patch)).await;
         if let Err(failure) = sent {
-            self.progress
-                .note(&format!("it can't be cancelled: {}", failure.headline));
+            self.progress.note(&format!("it can't be cancelled: {}", failure.headline));
         }
     }
 
     fn lost_sight(&self, failure: Failure) -> Failure {
         let object = format!("trun/{}", self.name());
-        failure
-            .then(format!("the run goes on: kubectl drydock logs {object} -f"))
-            .object(object)
+        failure.then(format!("the run goes on: kubectl drydock logs {object} -f")).object(object)
     }
 
     /// Writes what a finished run wrote and hasn't been written yet.
     async fn rest(&mut self) {
         if let Some(pump) = self.pump.take() {
-            let missing_is_at_hand = STREAMS
-                .into_iter()
-                .all(|s| matches!(self.kept(s), Kept::Whole(_)));
+            let missing_is_at_hand = STREAMS.into_iter().all(|s| matches!(self.kept(s), Kept::Whole(_)));
             if self.drain(pump, missing_is_at_hand).await == Pumped::Closed {
                 return;
             }
         }
         let missing = |this: &Self| {
-            STREAMS
-                .into_iter()
-                .any(|s| this.missing(s) && !matches!(this.kept(s), Kept::Whole(_)))
+            STREAMS.into_iter().any(|s| this.missing(s) && !matches!(this.kept(s), Kept::Whole(_)))
         };
         let mut why = None;
         if missing(self) {
             let stop = self.stop.subscribe();
             self.stop.send_replace(false);
-            match pump_on(
-                self.connection,
-                &self.run,
-                &self.offsets,
-                &mut sinks(),
-                &stop,
-                PATIENCE,
-            )
-            .await
-            {
+            match pump_on(self.connection, &self.run, &self.offsets, &mut sinks(), &stop, PATIENCE).await {
                 Pumped::Closed => return,
                 Pumped::Unreachable(unreachable) => why = Some(unreachable.to_string()),
                 Pumped::Unknown(message) => why = Some(message),
@@ -316,9 +292,8 @@ impl<'a> Follow<'a> {
                 }
                 pieces.push(tail.as_bytes().to_vec());
                 let why = why.map(|w| format!(" ({w})")).unwrap_or_default();
-                note = Some(format!(
-                    "only the beginning and the end of {total} bytes of {name} are left{why}"
-                ));
+                note =
+                    Some(format!("only the beginning and the end of {total} bytes of {name} are left{why}"));
             }
             Kept::Nothing => note = Some(format!("nothing is left of {total} bytes of {name}")),
         }

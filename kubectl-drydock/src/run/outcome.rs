@@ -32,10 +32,7 @@ pub(super) fn failure(run: &ToolRun) -> Option<Failure> {
         headline.push_str(&format!(": {message}"));
     }
     let mut failure = Failure::new(&reason, headline).object(object.clone());
-    let wrote = [&status.stdout, &status.stderr]
-        .into_iter()
-        .flatten()
-        .any(|s| s.bytes > 0);
+    let wrote = [&status.stdout, &status.stderr].into_iter().flatten().any(|s| s.bytes > 0);
     if wrote {
         failure.log = Some(format!("kubectl drydock logs {object}"));
     }
@@ -81,24 +78,15 @@ mod tests {
             "conditions": condition("TimedOut", "timed out after 120s")
         })))
         .unwrap();
-        assert_eq!(
-            told.headline,
-            "trun/shop-x was ended: TimedOut: timed out after 120s"
-        );
+        assert_eq!(told.headline, "trun/shop-x was ended: TimedOut: timed out after 120s");
         assert_eq!(told.log.as_deref(), Some("kubectl drydock logs trun/shop-x"));
         let told = failure(&run(json!({
             "outcome": "StartFailed", "conditions": condition("ImagePullFailed", "no such image"),
             "route": {"reason": "r", "target": {"kind": "DevcontainerInstance", "name": "web"}}
         })))
         .unwrap();
-        assert_eq!(
-            told.headline,
-            "trun/shop-x didn't run: ImagePullFailed: no such image"
-        );
-        assert_eq!(
-            (told.log.as_deref(), told.then.as_deref()),
-            (None, Some("kubectl get dc/web -o yaml"))
-        );
+        assert_eq!(told.headline, "trun/shop-x didn't run: ImagePullFailed: no such image");
+        assert_eq!((told.log.as_deref(), told.then.as_deref()), (None, Some("kubectl get dc/web -o yaml")));
         let told = failure(&run(json!({"outcome": "Lost"}))).unwrap();
         assert_eq!(told.headline, "trun/shop-x is lost: Lost");
     }

@@ -33,11 +33,7 @@ impl Offsets {
     }
 
     fn of(&self, stream: StreamName) -> &AtomicU64 {
-        if stream == StreamName::Stderr {
-            &self.stderr
-        } else {
-            &self.stdout
-        }
+        if stream == StreamName::Stderr { &self.stderr } else { &self.stdout }
     }
 }
 
@@ -89,9 +85,7 @@ where
     let claim = run.status.as_ref().and_then(|s| s.claim.as_ref());
     let request = AttachRequest {
         run_uid: run.metadata.uid.clone().unwrap_or_default(),
-        attempt: claim
-            .and_then(|c| u32::try_from(c.attempt).ok())
-            .unwrap_or_default(),
+        attempt: claim.and_then(|c| u32::try_from(c.attempt).ok()).unwrap_or_default(),
         stdout_offset: offsets.get(StreamName::Stdout),
         stderr_offset: offsets.get(StreamName::Stderr),
         wait_ms: limits::ATTACH_WAIT_MS,

@@ -25,11 +25,7 @@ pub(super) async fn spec(connection: &Connection, args: &RunArgs) -> Result<Tool
     let words = words(&args.command)?;
     match &args.script {
         Some(text) => {
-            let script = if text == "-" {
-                text_of("-").await?
-            } else {
-                text.clone()
-            };
+            let script = if text == "-" { text_of("-").await? } else { text.clone() };
             if script.is_empty() {
                 return Err(Failure::usage("the script is empty"));
             }
@@ -38,9 +34,7 @@ pub(super) async fn spec(connection: &Connection, args: &RunArgs) -> Result<Tool
         }
         None if spec.tool_ref.is_some() => spec.args = words,
         None if words.is_empty() => {
-            return Err(Failure::usage(
-                "nothing to run: give a command after --, or --tool, or --script",
-            ));
+            return Err(Failure::usage("nothing to run: give a command after --, or --tool, or --script"));
         }
         None => spec.command = Some(words),
     }
@@ -71,11 +65,7 @@ pub(super) async fn spec(connection: &Connection, args: &RunArgs) -> Result<Tool
 
 /// The first part of a run's name: the tool, else the place.
 pub(super) fn base_name(spec: &ToolRunSpec) -> String {
-    let specific = spec
-        .environment
-        .as_ref()
-        .and_then(|e| e.specific.as_ref())
-        .map(|s| &s.name);
+    let specific = spec.environment.as_ref().and_then(|e| e.specific.as_ref()).map(|s| &s.name);
     let named =
         |reference: &Option<drydock_crds::reference::LocalRef>| reference.as_ref().map(|r| r.name.clone());
     named(&spec.tool_ref)
@@ -93,10 +83,8 @@ fn not_there_yet(args: &RunArgs) -> Result<(), Failure> {
         (true, false) => "-i",
         (false, true) => "-t",
     };
-    Err(Failure::usage(format!(
-        "{flag} isn't there yet: a run can't be given a live stdin or a terminal"
-    ))
-    .then("give the whole input by --input FILE, or a script by --script"))
+    Err(Failure::usage(format!("{flag} isn't there yet: a run can't be given a live stdin or a terminal"))
+        .then("give the whole input by --input FILE, or a script by --script"))
 }
 
 fn words(given: &[OsString]) -> Result<Vec<Argument>, Failure> {
@@ -125,27 +113,19 @@ fn environment(args: &RunArgs) -> Result<Vec<RunEnvVar>, Failure> {
         });
     }
     for given in &args.env_from {
-        let parts = given
-            .strip_prefix("secret/")
-            .and_then(|rest| rest.split_once(':'));
+        let parts = given.strip_prefix("secret/").and_then(|rest| rest.split_once(':'));
         let (name, key) = parts
             .filter(|(name, key)| !name.is_empty() && !key.is_empty())
             .ok_or_else(|| Failure::usage(format!("--env-from {given}: write secret/NAME:KEY")))?;
         variables.push(RunEnvVar {
             name: variable(key, given)?,
             value: None,
-            secret_key_ref: Some(KeyRef {
-                name: name.to_owned(),
-                key: key.to_owned(),
-            }),
+            secret_key_ref: Some(KeyRef { name: name.to_owned(), key: key.to_owned() }),
         });
     }
     let mut seen = BTreeSet::new();
     match variables.iter().find(|v| !seen.insert(v.name.as_str())) {
-        Some(twice) => Err(Failure::usage(format!(
-            "the variable {} is given twice",
-            twice.name
-        ))),
+        Some(twice) => Err(Failure::usage(format!("the variable {} is given twice", twice.name))),
         None => Ok(variables),
     }
 }
@@ -156,9 +136,7 @@ fn variable(name: &str, given: &str) -> Result<String, Failure> {
     if name.starts_with(first) && name.chars().all(later) {
         Ok(name.to_owned())
     } else {
-        Err(Failure::usage(format!(
-            "{given}: {name:?} is no name of a variable"
-        )))
+        Err(Failure::usage(format!("{given}: {name:?} is no name of a variable")))
     }
 }
 
@@ -177,9 +155,7 @@ async fn text_of(file: &str) -> Result<String, Failure> {
     let name = if file == "-" { "stdin" } else { file };
     read.map_err(|error| Failure::usage(format!("{name} can't be read")).why(error.to_string()))?;
     if bytes.len() > CONTENT_MAX {
-        return Err(Failure::usage(format!(
-            "{name} is larger than 64 KiB, the most that a run takes"
-        )));
+        return Err(Failure::usage(format!("{name} is larger than 64 KiB, the most that a run takes")));
     }
     String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{name} isn't UTF-8")))
 }
@@ -204,10 +180,7 @@ mod tests {
     use crate::cli::{Cli, Verb};
 
     fn args(line: &[&str]) -> RunArgs {
-        match Cli::try_parse_from(["kubectl-drydock", "run"].iter().chain(line))
-            .unwrap()
-            .verb
-        {
+        match Cli::try_parse_from(["kubectl-drydock", "run"].iter().chain(line)).unwrap().verb {
             Verb::Run(args) => *args,
             other => panic!("{other:?}"),
         }
@@ -242,38 +215,22 @@ mod tests {
         ])
         .await
         .unwrap();
-        let words: Vec<&str> = spec
-            .command
-            .as_ref()
-            .unwrap()
-            .iter()
-            .map(|a| a.0.as_str())
-            .collect();
+        let words: Vec<&str> = spec.command.as_ref().unwrap().iter().map(|a| a.0.as_str()).collect();
         assert_eq!(words, ["x y", "$(id)", "-n"]);
         assert_eq!(spec.env[0].value.as_deref(), Some("b=c"));
         assert_eq!(spec.env[1].name, "TOKEN");
-        assert_eq!(
-            (spec.activation, spec.timeout_seconds),
-            (Some(Activation::Never), Some(2))
-        );
+        assert_eq!((spec.activation, spec.timeout_seconds), (Some(Activation::Never), Some(2)));
         assert_eq!(base_name(&spec), "shop");
         let json = serde_json::to_value(&spec).unwrap();
-        assert!(
-            json.get("args").is_none() && json.get("script").is_none(),
-            "{json}"
-        );
+        assert!(json.get("args").is_none() && json.get("script").is_none(), "{json}");
     }
 
     #[tokio::test]
     async fn tools_and_scripts_take_arguments() {
-        let spec = spec_of(&["ws/shop", "--tool", "lint", "--", "--fix"])
-            .await
-            .unwrap();
+        let spec = spec_of(&["ws/shop", "--tool", "lint", "--", "--fix"]).await.unwrap();
         assert_eq!((spec.args[0].0.as_str(), spec.command.is_none()), ("--fix", true));
         assert_eq!(base_name(&spec), "lint");
-        let spec = spec_of(&["dc/web", "--script", "-e exit", "--", "1"])
-            .await
-            .unwrap();
+        let spec = spec_of(&["dc/web", "--script", "-e exit", "--", "1"]).await.unwrap();
         assert_eq!((spec.script.as_deref(), spec.args.len()), (Some("-e exit"), 1));
     }
 
@@ -288,15 +245,9 @@ mod tests {
             (&["ws/shop", "-e", "HOME", "--", "x"], "NAME=VALUE"),
             (&["ws/shop", "-e", "1=x", "--", "x"], "no name of a variable"),
             (&["ws/shop", "-e", "A=1", "-e", "A=2", "--", "x"], "twice"),
-            (
-                &["ws/shop", "--env-from", "configmap/x:y", "--", "x"],
-                "secret/NAME:KEY",
-            ),
+            (&["ws/shop", "--env-from", "configmap/x:y", "--", "x"], "secret/NAME:KEY"),
             (&["ws/shop", "--run-timeout", "0", "--", "x"], "longer than 0"),
-            (
-                &["ws/shop", "--input", "/nonexistent", "--", "x"],
-                "can't be read",
-            ),
+            (&["ws/shop", "--input", "/nonexistent", "--", "x"], "can't be read"),
             (&["ws/shop", "--script", ""], "script is empty"),
         ] {
             let failure = spec_of(line).await.unwrap_err();
@@ -304,12 +255,6 @@ mod tests {
             assert_eq!(failure.code, Some(crate::exit::USAGE));
         }
         let long = "x".repeat(70_000);
-        assert!(
-            spec_of(&["ws/shop", "--", &long])
-                .await
-                .unwrap_err()
-                .headline
-                .contains("at most")
-        );
+        assert!(spec_of(&["ws/shop", "--", &long]).await.unwrap_err().headline.contains("at most"));
     }
 }

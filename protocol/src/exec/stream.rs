@@ -49,11 +49,7 @@ pub enum Failure {
 }
 
 fn said(stderr: &str) -> String {
-    if stderr.is_empty() {
-        String::new()
-    } else {
-        format!(": {stderr}")
-    }
+    if stderr.is_empty() { String::new() } else { format!(": {stderr}") }
 }
 
 impl Failure {
@@ -146,17 +142,12 @@ where
 fn status(data: &[u8], stderr: &[u8]) -> Result<(), Failure> {
     let stderr = printable(stderr);
     let Ok(status) = serde_json::from_slice::<serde_json::Value>(data) else {
-        return Err(Failure::Status {
-            message: printable(data),
-            stderr,
-        });
+        return Err(Failure::Status { message: printable(data), stderr });
     };
     if status["status"] == "Success" {
         return Ok(());
     }
-    let causes = status["details"]["causes"]
-        .as_array()
-        .map_or(&[][..], Vec::as_slice);
+    let causes = status["details"]["causes"].as_array().map_or(&[][..], Vec::as_slice);
     let code = causes
         .iter()
         .find(|cause| cause["reason"] == "ExitCode")
@@ -172,12 +163,8 @@ fn status(data: &[u8], stderr: &[u8]) -> Result<(), Failure> {
 
 /// At most [`STDERR_MAX`] bytes as one line of text without control characters.
 fn printable(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(STDERR_MAX)])
-        .trim()
-        .to_owned();
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(STDERR_MAX)]).trim().to_owned();
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 fn broken(error: tungstenite::Error) -> io::Error {
@@ -205,9 +192,7 @@ where
             match ready!(Pin::new(&mut this.socket).poll_next(cx)) {
                 Some(Ok(Message::Binary(data))) => this.receive(data),
                 Some(Ok(Message::Close(frame))) => {
-                    let why = frame
-                        .map(|f| printable(f.reason.as_bytes()))
-                        .filter(|r| !r.is_empty());
+                    let why = frame.map(|f| printable(f.reason.as_bytes())).filter(|r| !r.is_empty());
                     return Poll::Ready(Err(this.unknown(why.unwrap_or_else(|| "closed".to_owned()))));
                 }
                 Some(Ok(_)) => {}
@@ -232,16 +217,12 @@ where
         let mut message = Vec::with_capacity(count + 1);
         message.push(STDIN);
         message.extend_from_slice(&buf[..count]);
-        Pin::new(&mut this.socket)
-            .start_send(Message::binary(message))
-            .map_err(broken)?;
+        Pin::new(&mut this.socket).start_send(Message::binary(message)).map_err(broken)?;
         Poll::Ready(Ok(count))
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().socket)
-            .poll_flush(cx)
-            .map_err(broken)
+        Pin::new(&mut self.get_mut().socket).poll_flush(cx).map_err(broken)
     }
 
     /// Closes stdin where the protocol can; reading goes on.
@@ -250,11 +231,8 @@ where
         if !this.closed {
             ready!(Pin::new(&mut this.socket).poll_ready(cx)).map_err(broken)?;
             this.closed = true;
-            let close = if this.can_close {
-                Message::binary(vec![CLOSE, STDIN])
-            } else {
-                Message::Close(None)
-            };
+            let close =
+                if this.can_close { Message::binary(vec![CLOSE, STDIN]) } else { Message::Close(None) };
             Pin::new(&mut this.socket).start_send(close).map_err(broken)?;
         }
         match ready!(Pin::new(&mut this.socket).poll_flush(cx)) {

@@ -32,10 +32,7 @@ where
         let agree = |request: &Request, mut response: Response| -> Result<Response, ErrorResponse> {
             assert_eq!(request.uri().path(), "/api/v1/namespaces/ns/pods/pod/exec");
             let query = request.uri().query().unwrap();
-            assert!(
-                query.contains("container=tool") && query.contains("command=a&command=b+c"),
-                "{query}"
-            );
+            assert!(query.contains("container=tool") && query.contains("command=a&command=b+c"), "{query}");
             let protocol = "v5.channel.k8s.io".parse().unwrap();
             response.headers_mut().insert("Sec-WebSocket-Protocol", protocol);
             Ok(response)
@@ -86,13 +83,7 @@ fn failure(result: Result<Vec<u8>, ExecError>) -> Failure {
 
 #[tokio::test]
 async fn output_is_given_when_the_command_is_known_to_have_ended_well() {
-    let messages = vec![
-        on(1, b""),
-        on(1, b"one "),
-        on(2, b"noise"),
-        on(1, &[0, 255]),
-        success(),
-    ];
+    let messages = vec![on(1, b""), on(1, b"one "), on(2, b"noise"), on(1, &[0, 255]), success()];
     assert_eq!(after(messages).await.unwrap(), b"one \x00\xff");
 }
 
@@ -100,21 +91,9 @@ async fn output_is_given_when_the_command_is_known_to_have_ended_well() {
 async fn a_failed_command_gives_its_code_and_the_end_of_its_stderr() {
     let status = br#"{"status":"Failure","reason":"NonZeroExitCode","message":"m","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}"#;
     let failed = failure(after(vec![on(1, b"x"), on(2, b"bad \x1b[31m\n"), on(3, status)]).await);
-    assert_eq!(
-        failed,
-        Failure::Exit {
-            code: 3,
-            stderr: "bad  [31m".to_owned()
-        }
-    );
+    assert_eq!(failed, Failure::Exit { code: 3, stderr: "bad  [31m".to_owned() });
     assert_eq!(failed.to_string(), "exit code 3: bad  [31m");
-    let failed = failure(
-        after(vec![on(
-            3,
-            br#"{"status":"Failure","message":"no such container"}"#,
-        )])
-        .await,
-    );
+    let failed = failure(after(vec![on(3, br#"{"status":"Failure","message":"no such container"}"#)]).await);
     assert_eq!(failed.to_string(), "no such container");
     let failed = failure(after(vec![on(3, b"garbage")]).await);
     assert_eq!(failed.to_string(), "garbage");
@@ -129,41 +108,28 @@ async fn an_end_without_a_status_is_never_success() {
         drop(socket);
     })
     .await;
-    assert!(matches!(
-        failure(output(&client, 64, Deadlines::default()).await),
-        Failure::Unknown(_)
-    ));
+    assert!(matches!(failure(output(&client, 64, Deadlines::default()).await), Failure::Unknown(_)));
 }
 
 #[tokio::test]
 async fn more_than_the_limit_is_an_error() {
     assert_eq!(after(vec![on(1, &[7; 64]), success()]).await.unwrap(), [7; 64]);
-    assert!(matches!(
-        after(vec![on(1, &[7; 65]), success()]).await,
-        Err(ExecError::TooLong(64))
-    ));
+    assert!(matches!(after(vec![on(1, &[7; 65]), success()]).await, Err(ExecError::TooLong(64))));
 }
 
 #[tokio::test]
 async fn a_server_that_never_answers_is_given_up() {
-    let short = Deadlines {
-        dial: Duration::from_millis(50),
-        ..Deadlines::default()
-    };
+    let short = Deadlines { dial: Duration::from_millis(50), ..Deadlines::default() };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = client(&format!("http://{}", listener.local_addr().unwrap()));
-    assert!(matches!(
-        output(&silent, 64, short).await,
-        Err(ExecError::Deadline(_))
-    ));
+    assert!(matches!(output(&silent, 64, short).await, Err(ExecError::Deadline(_))));
     let stalled = server(|socket| async move {
         let _held = socket;
         std::future::pending::<()>().await;
     })
     .await;
-    let patient_dial = exec_stream(&stalled, "ns", "pod", "tool", &COMMAND, Deadlines::default())
-        .await
-        .unwrap();
+    let patient_dial =
+        exec_stream(&stalled, "ns", "pod", "tool", &COMMAND, Deadlines::default()).await.unwrap();
     assert!(timeout(short.dial, collect(patient_dial, 64)).await.is_err());
 }
 
@@ -185,10 +151,9 @@ async fn a_refusal_of_the_api_server_keeps_its_code() {
         std::future::pending::<()>().await;
     });
     match output(&refused, 64, Deadlines::default()).await {
-        Err(ExecError::Kube(error)) => assert!(
-            matches!(*error, kube::Error::Api(ref s) if s.code == 403),
-            "{error:?}"
-        ),
+        Err(ExecError::Kube(error)) => {
+            assert!(matches!(*error, kube::Error::Api(ref s) if s.code == 403), "{error:?}")
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -285,9 +250,7 @@ async fn agent(bytes: usize, deadlines: Deadlines) -> AgentClient<Channel> {
         }
     })
     .await;
-    let channel = exec_channel(client, "ns", "pod", "tool", &COMMAND, deadlines)
-        .await
-        .unwrap();
+    let channel = exec_channel(client, "ns", "pod", "tool", &COMMAND, deadlines).await.unwrap();
     AgentClient::new(channel)
 }
 
@@ -295,19 +258,9 @@ async fn agent(bytes: usize, deadlines: Deadlines) -> AgentClient<Channel> {
 async fn calls_go_side_by_side_and_a_long_stream_comes_whole() {
     const BYTES: usize = 64 * 1024 * 1024;
     let client = agent(BYTES, Deadlines::default()).await;
-    let mut stalled = client
-        .clone()
-        .attach(AttachRequest::default())
-        .await
-        .unwrap()
-        .into_inner();
+    let mut stalled = client.clone().attach(AttachRequest::default()).await.unwrap().into_inner();
     assert!(stalled.next().await.is_some(), "begun, and not read any further");
-    let mut read = client
-        .clone()
-        .attach(AttachRequest::default())
-        .await
-        .unwrap()
-        .into_inner();
+    let mut read = client.clone().attach(AttachRequest::default()).await.unwrap().into_inner();
     let mut next = 0;
     while let Some(message) = read.next().await {
         let Some(attach_response::Event::Chunk(chunk)) = message.unwrap().event else {
@@ -318,12 +271,7 @@ async fn calls_go_side_by_side_and_a_long_stream_comes_whole() {
         next += chunk.data.len();
     }
     assert_eq!(next, BYTES);
-    let hello = client
-        .clone()
-        .hello(HelloRequest::default())
-        .await
-        .unwrap()
-        .into_inner();
+    let hello = client.clone().hello(HelloRequest::default()).await.unwrap().into_inner();
     assert_eq!(hello.boot_id, "boot");
 }
 
@@ -335,48 +283,31 @@ async fn a_command_that_fails_is_the_source_of_the_calls_error() {
         while socket.next().await.is_some_and(|m| m.is_ok()) {}
     })
     .await;
-    let channel = exec_channel(client, "ns", "pod", "tool", &COMMAND, Deadlines::default())
-        .await
-        .unwrap();
-    let status = AgentClient::new(channel)
-        .hello(HelloRequest::default())
-        .await
-        .unwrap_err();
+    let channel = exec_channel(client, "ns", "pod", "tool", &COMMAND, Deadlines::default()).await.unwrap();
+    let status = AgentClient::new(channel).hello(HelloRequest::default()).await.unwrap_err();
     let mut texts = vec![status.to_string()];
     let mut source = std::error::Error::source(&status);
     while let Some(error) = source {
         texts.push(error.to_string());
         source = error.source();
     }
-    assert!(
-        texts.iter().any(|t| t.contains("executable file not found")),
-        "{texts:?}"
-    );
+    assert!(texts.iter().any(|t| t.contains("executable file not found")), "{texts:?}");
 }
 
 #[tokio::test]
 async fn a_peer_that_falls_silent_is_noticed_and_never_dialled_again() {
     let short = Duration::from_millis(100);
-    let deadlines = Deadlines {
-        ping: short,
-        pong: short,
-        ..Deadlines::default()
-    };
+    let deadlines = Deadlines { ping: short, pong: short, ..Deadlines::default() };
     let client = server(|socket| async move {
         let _held = socket;
         std::future::pending::<()>().await;
     })
     .await;
-    let channel = exec_channel(client, "ns", "pod", "tool", &COMMAND, deadlines)
-        .await
-        .unwrap();
+    let channel = exec_channel(client, "ns", "pod", "tool", &COMMAND, deadlines).await.unwrap();
     let mut agent = AgentClient::new(channel);
     for _ in 0..2 {
         let waited = timeout(Duration::from_secs(20), agent.hello(HelloRequest::default())).await;
         let code = waited.expect("noticed").unwrap_err().code();
-        assert!(
-            matches!(code, Code::Unavailable | Code::Unknown | Code::Internal),
-            "{code:?}"
-        );
+        assert!(matches!(code, Code::Unavailable | Code::Unknown | Code::Internal), "{code:?}");
     }
 }

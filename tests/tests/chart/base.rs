@@ -12,10 +12,7 @@ async fn the_kustomize_base_is_what_the_chart_renders() {
     let helm = Helm::build().await;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base");
     let parts = [
-        (
-            "drydock.yaml",
-            r#"{"uninstall": {"releaseFinalizers": false}, "crds": {"enabled": false}}"#,
-        ),
+        ("drydock.yaml", r#"{"uninstall": {"releaseFinalizers": false}, "crds": {"enabled": false}}"#),
         ("crds.yaml", r#"{"crds": {"keep": false}}"#),
     ];
     for (name, values) in parts {
@@ -25,10 +22,7 @@ async fn the_kustomize_base_is_what_the_chart_renders() {
             std::fs::write(&file, &rendered).unwrap();
         }
         let committed = std::fs::read_to_string(&file).unwrap_or_default();
-        assert!(
-            committed == rendered,
-            "deploy/base/{name} differs from the chart: run `make generate`"
-        );
+        assert!(committed == rendered, "deploy/base/{name} differs from the chart: run `make generate`");
     }
 }
 
@@ -41,17 +35,11 @@ fn gitops_examples_are_objects_of_this_version() {
         let objects: Vec<serde_json::Value> = serde_saphyr::from_multiple(&text).unwrap();
         assert!(objects.len() >= 2, "{name}");
         for object in objects {
-            assert!(
-                object["kind"].is_string() && object["metadata"]["name"].is_string(),
-                "{name}: {object}"
-            );
+            assert!(object["kind"].is_string() && object["metadata"]["name"].is_string(), "{name}: {object}");
         }
         let version = env!("CARGO_PKG_VERSION");
         let minor = version.rsplit_once('.').unwrap().0;
-        assert!(
-            text.contains(version) || text.contains(&format!("{minor}.x")),
-            "{name} isn't for {version}"
-        );
+        assert!(text.contains(version) || text.contains(&format!("{minor}.x")), "{name} isn't for {version}");
     }
 }
 

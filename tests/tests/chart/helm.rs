@@ -17,10 +17,7 @@ pub(crate) struct Helm {
 impl Helm {
     pub(crate) async fn build() -> Self {
         tools::build(&[tools::HELM]).await.unwrap();
-        let chart = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../charts/drydock")
-            .canonicalize()
-            .unwrap();
+        let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/drydock").canonicalize().unwrap();
         Self {
             program: tools::HELM.path().unwrap(),
             chart: chart.to_str().unwrap().to_owned(),
@@ -36,9 +33,7 @@ impl Helm {
     /// `helm lint --strict` with `values` (JSON).
     pub(crate) async fn lint(&self, values: &str) {
         let file = self.values(values);
-        let output = self
-            .run(&["lint", "--strict", &self.chart, "--values", &file], None)
-            .await;
+        let output = self.run(&["lint", "--strict", &self.chart, "--values", &file], None).await;
         assert!(output.status.success(), "{values}: {}", text(&output));
     }
 
@@ -53,10 +48,7 @@ impl Helm {
     pub(crate) async fn template(&self, values: &str) -> Vec<Value> {
         let text = self.text(values).await;
         let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
-        documents
-            .into_iter()
-            .filter(|document| !document.is_null())
-            .collect()
+        documents.into_iter().filter(|document| !document.is_null()).collect()
     }
 
     /// What `helm template` says against `values` (JSON).
@@ -74,15 +66,8 @@ impl Helm {
 
     async fn render(&self, values: &str) -> Output {
         let file = self.values(values);
-        let arguments = [
-            "template",
-            "drydock",
-            &self.chart,
-            "--namespace",
-            super::NAMESPACE,
-            "--values",
-            &file,
-        ];
+        let arguments =
+            ["template", "drydock", &self.chart, "--namespace", super::NAMESPACE, "--values", &file];
         self.run(&arguments, None).await
     }
 

@@ -21,14 +21,9 @@ const FOREIGN: &str = "monitoring.coreos.com/";
 #[tokio::test]
 async fn every_rendering_is_taken_by_the_api_server() {
     let helm = Helm::build().await;
-    let cluster = Cluster::start(Options::api(format!("chart-{}", std::process::id())))
-        .await
-        .unwrap();
+    let cluster = Cluster::start(Options::api(format!("chart-{}", std::process::id()))).await.unwrap();
     for namespace in [NAMESPACE, "team-a", "team-b"] {
-        cluster
-            .kubectl(&["create", "namespace", namespace])
-            .await
-            .unwrap();
+        cluster.kubectl(&["create", "namespace", namespace]).await.unwrap();
     }
     let enforce =
         format!("--overwrite=true namespace {NAMESPACE} pod-security.kubernetes.io/enforce=restricted");
@@ -41,14 +36,7 @@ async fn every_rendering_is_taken_by_the_api_server() {
         try_out(&cluster, case.name, &objects).await;
     }
     let base = helm.chart().replace("charts/drydock", "deploy/base");
-    let kustomize = [
-        "apply",
-        "--server-side",
-        "--dry-run=server",
-        "--validate=strict",
-        "-k",
-        &base,
-    ];
+    let kustomize = ["apply", "--server-side", "--dry-run=server", "--validate=strict", "-k", &base];
     cluster.kubectl(&kustomize).await.unwrap();
     installs_upgrades_and_leaves_data(&helm, &cluster).await;
     cluster.stop().await.unwrap();
@@ -83,16 +71,10 @@ async fn the_values_say_what_the_controller_takes_for_granted() {
 fn every_setting_is_documented_with_its_default() {
     let page = include_str!("../../../docs/reference/configuration.md");
     let mut settings = Vec::new();
-    leaves(
-        &serde_json::to_value(Settings::default()).unwrap(),
-        "",
-        &mut settings,
-    );
+    leaves(&serde_json::to_value(Settings::default()).unwrap(), "", &mut settings);
     assert!(settings.len() > 15, "{settings:?}");
     for (path, default) in settings {
-        let row = page
-            .lines()
-            .find(|line| line.starts_with(&format!("| `{path}` |")));
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{path}` |")));
         match (row, &default) {
             (None, Value::Null) => assert!(page.contains(&format!("`{path}`")), "{path} isn't mentioned"),
             (None, _) => panic!("{path} has no row"),
@@ -102,10 +84,7 @@ fn every_setting_is_documented_with_its_default() {
             (Some(row), Value::String(text)) => {
                 let written = row.split('`').nth(3).unwrap();
                 let same = serde_json::from_value::<Span>(json!(written)).map(|span| json!(span));
-                assert!(
-                    written == text || same.is_ok_and(|span| span == default),
-                    "{row}: {default}"
-                );
+                assert!(written == text || same.is_ok_and(|span| span == default), "{row}: {default}");
             }
             (Some(_), _) => {}
         }
@@ -135,35 +114,22 @@ async fn images_are_named_by_digest_before_tag() {
         assert_eq!(image, format!("registry.example.com/drydock/controller@{digest}"));
     }
     let text = serde_json::to_string(&objects).unwrap();
-    assert!(text.contains(&format!(
-        "--agent-image=registry.example.com/drydock/agent@{digest}"
-    )));
+    assert!(text.contains(&format!("--agent-image=registry.example.com/drydock/agent@{digest}")));
 }
 
 /// An alert on a metric that nobody exports never fires.
 #[tokio::test]
 async fn alerts_are_on_metrics_that_the_controller_has() {
     let helm = Helm::build().await;
-    let objects = helm
-        .template(r#"{"metrics": {"prometheusRule": {"enabled": true}}}"#)
-        .await;
+    let objects = helm.template(r#"{"metrics": {"prometheusRule": {"enabled": true}}}"#).await;
     let rule = objects.iter().find(|o| o["kind"] == "PrometheusRule").unwrap();
     let exported = include_str!("../../../controller/src/metrics.rs");
     let alerts = rule["spec"]["groups"][0]["rules"].as_array().unwrap();
     for alert in alerts {
         let expression = alert["expr"].as_str().unwrap();
-        let metric = expression
-            .split('{')
-            .next()
-            .unwrap()
-            .rsplit(['(', ' '])
-            .next()
-            .unwrap();
+        let metric = expression.split('{').next().unwrap().rsplit(['(', ' ']).next().unwrap();
         let name = metric.trim_end_matches("_total");
-        assert!(
-            exported.contains(&format!("\"{name}\"")),
-            "{expression}: {name} isn't exported"
-        );
+        assert!(exported.contains(&format!("\"{name}\"")), "{expression}: {name} isn't exported");
         assert!(alert["annotations"]["summary"].is_string() && alert["labels"]["severity"].is_string());
     }
     assert!(alerts.len() >= 4);
@@ -187,15 +153,9 @@ async fn namespaced_mode_needs_no_right_in_the_cluster() {
 fn check(case: &str, objects: &[Value]) {
     for object in objects {
         let name = format!("{case}: {} {}", object["kind"], object["metadata"]["name"]);
-        assert_eq!(
-            object["metadata"]["labels"]["app.kubernetes.io/part-of"], "drydock",
-            "{name}"
-        );
+        assert_eq!(object["metadata"]["labels"]["app.kubernetes.io/part-of"], "drydock", "{name}");
         if object["kind"] == "CustomResourceDefinition" && case != "definitions-go" {
-            assert_eq!(
-                object["metadata"]["annotations"]["helm.sh/resource-policy"], "keep",
-                "{name}"
-            );
+            assert_eq!(object["metadata"]["annotations"]["helm.sh/resource-policy"], "keep", "{name}");
         }
         for rule in object["rules"].as_array().into_iter().flatten() {
             least_privilege(&name, rule);
@@ -214,27 +174,13 @@ fn check(case: &str, objects: &[Value]) {
 fn least_privilege(name: &str, rule: &Value) {
     let text = rule.to_string();
     assert!(!text.contains("\"*\""), "{name}: {text}");
-    for word in [
-        "nodes/proxy",
-        "escalate",
-        "\"bind\"",
-        "impersonate",
-        "serviceaccounts/token",
-    ] {
+    for word in ["nodes/proxy", "escalate", "\"bind\"", "impersonate", "serviceaccounts/token"] {
         assert!(!text.contains(word), "{name}: {text}");
     }
-    let secrets = rule["resources"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .any(|r| r == "secrets");
+    let secrets = rule["resources"].as_array().unwrap().iter().any(|r| r == "secrets");
     if secrets && rule["resourceNames"].is_null() {
-        let verbs: Vec<&str> = rule["verbs"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|v| v.as_str().unwrap())
-            .collect();
+        let verbs: Vec<&str> =
+            rule["verbs"].as_array().unwrap().iter().map(|v| v.as_str().unwrap()).collect();
         assert!(verbs == ["get"] || verbs == ["create"], "{name}: {text}");
     }
 }
@@ -254,41 +200,21 @@ fn pod_of(object: &Value) -> Option<Value> {
 
 /// Every object and every pod that would come of it, against the API server's own schemas and Pod Security `restricted`.
 async fn try_out(cluster: &Cluster, case: &str, objects: &[Value]) {
-    let known = objects
-        .iter()
-        .filter(|o| !o["apiVersion"].as_str().unwrap().starts_with(FOREIGN));
+    let known = objects.iter().filter(|o| !o["apiVersion"].as_str().unwrap().starts_with(FOREIGN));
     let all: Vec<Value> = known.cloned().chain(objects.iter().filter_map(pod_of)).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": all});
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("list.json");
     std::fs::write(&file, list.to_string()).unwrap();
-    let dry_run = [
-        "apply",
-        "--server-side",
-        "--dry-run=server",
-        "--validate=strict",
-        "-f",
-    ];
-    let taken = cluster
-        .kubectl(&[&dry_run[..], &[file.to_str().unwrap()]].concat())
-        .await;
+    let dry_run = ["apply", "--server-side", "--dry-run=server", "--validate=strict", "-f"];
+    let taken = cluster.kubectl(&[&dry_run[..], &[file.to_str().unwrap()]].concat()).await;
     assert!(taken.is_ok(), "{case}: {}", taken.unwrap_err());
 }
 
 /// Definitions and objects outlive the release; installing and upgrading touch nothing twice.
 async fn installs_upgrades_and_leaves_data(helm: &Helm, cluster: &Cluster) {
-    helm.on(
-        cluster,
-        &["install", "drydock", helm.chart(), "--namespace", NAMESPACE],
-    )
-    .await;
-    let wait = [
-        "wait",
-        "--for=condition=Established",
-        "--timeout=30s",
-        "crd",
-        "--all",
-    ];
+    helm.on(cluster, &["install", "drydock", helm.chart(), "--namespace", NAMESPACE]).await;
+    let wait = ["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"];
     cluster.kubectl(&wait).await.unwrap();
     cluster
         .apply(r#"{"apiVersion":"drydock.dev/v1alpha1","kind":"Workspace","metadata":{"name":"shop","namespace":"team-a"},"spec":{"source":{"upload":{}}}}"#)
@@ -304,30 +230,12 @@ async fn installs_upgrades_and_leaves_data(helm: &Helm, cluster: &Cluster) {
         "jsonpath={.items[*].metadata.resourceVersion}",
     ];
     let before = cluster.kubectl(&versions).await.unwrap();
-    helm.on(
-        cluster,
-        &["upgrade", "drydock", helm.chart(), "--namespace", NAMESPACE],
-    )
-    .await;
-    assert_eq!(
-        cluster.kubectl(&versions).await.unwrap(),
-        before,
-        "an upgrade to the same changes nothing"
-    );
+    helm.on(cluster, &["upgrade", "drydock", helm.chart(), "--namespace", NAMESPACE]).await;
+    assert_eq!(cluster.kubectl(&versions).await.unwrap(), before, "an upgrade to the same changes nothing");
     // No node runs the hook's job here; the uninstall with hooks is an end-to-end test.
-    helm.on(
-        cluster,
-        &["uninstall", "drydock", "--no-hooks", "--namespace", NAMESPACE],
-    )
-    .await;
-    let left = cluster
-        .kubectl(&["get", "workspace", "-n", "team-a", "-o", "name"])
-        .await
-        .unwrap();
+    helm.on(cluster, &["uninstall", "drydock", "--no-hooks", "--namespace", NAMESPACE]).await;
+    let left = cluster.kubectl(&["get", "workspace", "-n", "team-a", "-o", "name"]).await.unwrap();
     assert_eq!(left.trim(), "workspace.drydock.dev/shop");
-    let deployments = cluster
-        .kubectl(&["get", "deployment", "-n", NAMESPACE, "-o", "name"])
-        .await
-        .unwrap();
+    let deployments = cluster.kubectl(&["get", "deployment", "-n", NAMESPACE, "-o", "name"]).await.unwrap();
     assert_eq!(deployments, "");
 }

@@ -27,30 +27,12 @@ pub(crate) const DIGESTS: &str = r#"{
 }"#;
 
 pub(crate) const CASES: &[Case] = &[
-    Case {
-        name: "defaults",
-        values: "{}",
-    },
-    Case {
-        name: "namespaced",
-        values: r#"{"watchNamespaces": ["team-a", "team-b"]}"#,
-    },
-    Case {
-        name: "namespaced-only",
-        values: NAMESPACED_ONLY,
-    },
-    Case {
-        name: "digests",
-        values: DIGESTS,
-    },
-    Case {
-        name: "configuration",
-        values: WHOLE_CONFIGURATION,
-    },
-    Case {
-        name: "definitions-go",
-        values: r#"{"crds": {"keep": false}}"#,
-    },
+    Case { name: "defaults", values: "{}" },
+    Case { name: "namespaced", values: r#"{"watchNamespaces": ["team-a", "team-b"]}"# },
+    Case { name: "namespaced-only", values: NAMESPACED_ONLY },
+    Case { name: "digests", values: DIGESTS },
+    Case { name: "configuration", values: WHOLE_CONFIGURATION },
+    Case { name: "definitions-go", values: r#"{"crds": {"keep": false}}"# },
     Case {
         name: "two-replicas",
         values: r#"{"controller": {"replicas": 2, "priorityClassName": "system-cluster-critical", "hostUsers": false,
@@ -88,37 +70,16 @@ pub(crate) const CASES: &[Case] = &[
 
 /// Values that are refused, each with a part of what is said.
 pub(crate) const REFUSED: &[(&str, &str)] = &[
-    (
-        r#"{"replicas": 2}"#,
-        "additional properties 'replicas' not allowed",
-    ),
-    (
-        r#"{"controller": {"image": {"digest": "latest"}}}"#,
-        "at '/controller/image/digest'",
-    ),
-    (
-        r#"{"config": {"runs": {"timeot": "3s"}}}"#,
-        "additional properties 'timeot' not allowed",
-    ),
-    (
-        r#"{"config": {"runs": {"timeout": 3}}}"#,
-        "at '/config/runs/timeout'",
-    ),
-    (
-        r#"{"config": {"admission": "Required"}}"#,
-        "at '/config/admission'",
-    ),
-    (
-        r#"{"config": {"policy": {"privileged": true}}}"#,
-        "additional properties 'policy' not allowed",
-    ),
+    (r#"{"replicas": 2}"#, "additional properties 'replicas' not allowed"),
+    (r#"{"controller": {"image": {"digest": "latest"}}}"#, "at '/controller/image/digest'"),
+    (r#"{"config": {"runs": {"timeot": "3s"}}}"#, "additional properties 'timeot' not allowed"),
+    (r#"{"config": {"runs": {"timeout": 3}}}"#, "at '/config/runs/timeout'"),
+    (r#"{"config": {"admission": "Required"}}"#, "at '/config/admission'"),
+    (r#"{"config": {"policy": {"privileged": true}}}"#, "additional properties 'policy' not allowed"),
     (
         r#"{"controller": {"extraEnv": [{"name": "POD_NAME", "value": "x"}]}}"#,
         "at '/controller/extraEnv/0/name'",
     ),
     (r#"{"watchNamespaces": ["Team A"]}"#, "at '/watchNamespaces/0'"),
-    (
-        r#"{"uninstall": {"timeoutSeconds": 1}}"#,
-        "at '/uninstall/timeoutSeconds'",
-    ),
+    (r#"{"uninstall": {"timeoutSeconds": 1}}"#, "at '/uninstall/timeoutSeconds'"),
 ];

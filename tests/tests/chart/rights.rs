@@ -51,33 +51,18 @@ fn kubeconfig_of(cluster: &Cluster, account: &str, folder: &Path) -> PathBuf {
 /// The release as it is installed, with what only an uninstall makes, and a Workspace.
 async fn installed(name: &str, values: &str) -> (Cluster, Vec<Value>) {
     let helm = Helm::build().await;
-    let cluster = Cluster::start(Options::api(format!("{name}-{}", std::process::id())))
-        .await
-        .unwrap();
+    let cluster = Cluster::start(Options::api(format!("{name}-{}", std::process::id()))).await.unwrap();
     for namespace in [NAMESPACE, "team-a", "team-b"] {
-        cluster
-            .kubectl(&["create", "namespace", namespace])
-            .await
-            .unwrap();
+        cluster.kubectl(&["create", "namespace", namespace]).await.unwrap();
     }
     let mut objects = helm.template(r#"{}"#).await;
     objects.retain(|object| object["kind"] == "CustomResourceDefinition");
-    objects.extend(
-        helm.template(values)
-            .await
-            .into_iter()
-            .filter(|o| o["kind"] != "CustomResourceDefinition"),
-    );
+    objects
+        .extend(helm.template(values).await.into_iter().filter(|o| o["kind"] != "CustomResourceDefinition"));
     for object in objects.iter().filter(|object| object["kind"] != "Job") {
         cluster.apply(&object.to_string()).await.unwrap();
     }
-    let wait = [
-        "wait",
-        "--for=condition=Established",
-        "--timeout=30s",
-        "crd",
-        "--all",
-    ];
+    let wait = ["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"];
     cluster.kubectl(&wait).await.unwrap();
     (cluster, objects)
 }
@@ -137,36 +122,22 @@ impl Running {
             if wanted(&printed) {
                 return;
             }
-            assert!(
-                Instant::now() < end,
-                "{arguments:?}: {printed}; the controller's log: {}",
-                self.log()
-            );
+            assert!(Instant::now() < end, "{arguments:?}: {printed}; the controller's log: {}", self.log());
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
 
     fn was_refused_nothing(&self) {
         let log = self.log();
-        let refused: Vec<&str> = log
-            .lines()
-            .filter(|l| l.contains("forbidden") || l.contains("Forbidden"))
-            .collect();
+        let refused: Vec<&str> =
+            log.lines().filter(|l| l.contains("forbidden") || l.contains("Forbidden")).collect();
         assert!(refused.is_empty(), "{}", refused.join("\n"));
     }
 }
 
 /// The Workspace's status is written, a checkout pod and a claim are made, the lease and what it keeps for itself are there.
 async fn works(cluster: &Cluster, controller: &Running) {
-    let seen = [
-        "get",
-        "workspace",
-        "shop",
-        "-n",
-        "team-a",
-        "-o",
-        "jsonpath={.status.observedGeneration}",
-    ];
+    let seen = ["get", "workspace", "shop", "-n", "team-a", "-o", "jsonpath={.status.observedGeneration}"];
     controller.until(cluster, &seen, |printed| printed == "1").await;
     let made = ["get", "pods,pvc", "-n", "team-a", "-o", "name"];
     controller
@@ -225,10 +196,7 @@ async fn the_uninstall_takes_finalizers_off() {
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new(program().await)
         .args(&arguments)
-        .env(
-            "KUBECONFIG",
-            kubeconfig_of(&cluster, "drydock-uninstall", folder.path()),
-        )
+        .env("KUBECONFIG", kubeconfig_of(&cluster, "drydock-uninstall", folder.path()))
         .env("POD_NAMESPACE", NAMESPACE)
         .kill_on_drop(true)
         .output()
@@ -236,25 +204,10 @@ async fn the_uninstall_takes_finalizers_off() {
         .unwrap();
     let log = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert!(output.status.success(), "{log}");
-    let left = [
-        "get",
-        "workspace",
-        "shop",
-        "-n",
-        "team-a",
-        "-o",
-        "jsonpath={.metadata.finalizers}",
-    ];
+    let left = ["get", "workspace", "shop", "-n", "team-a", "-o", "jsonpath={.metadata.finalizers}"];
     assert_eq!(cluster.kubectl(&left).await.unwrap(), r#"["example.com/others"]"#);
-    let replicas = [
-        "get",
-        "deployment",
-        "drydock-controller",
-        "-n",
-        NAMESPACE,
-        "-o",
-        "jsonpath={.spec.replicas}",
-    ];
+    let replicas =
+        ["get", "deployment", "drydock-controller", "-n", NAMESPACE, "-o", "jsonpath={.spec.replicas}"];
     assert_eq!(cluster.kubectl(&replicas).await.unwrap(), "0");
     cluster.stop().await.unwrap();
 }

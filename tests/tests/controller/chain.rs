@@ -23,10 +23,7 @@ async fn active(server: &Server, controller: &Controller, agent: &Agent) {
     server.instance("env", "").await;
     let instances: Api<ContainerInstance> = server.api();
     let wish = Patch::Merge(json!({"spec": {"desiredState": "Active"}}));
-    instances
-        .patch("env", &PatchParams::default(), &wish)
-        .await
-        .unwrap();
+    instances.patch("env", &PatchParams::default(), &wish).await.unwrap();
     let pods: Api<Pod> = server.api();
     let pod = eventually("the pod", || async {
         let all = pods.list(&Default::default()).await.unwrap();
@@ -36,15 +33,8 @@ async fn active(server: &Server, controller: &Controller, agent: &Agent) {
     let uid = pod.uid().unwrap();
     eventually("the certificate is pinned", || async {
         let status = json!({"status": {"podUid": uid, "agent": {"fingerprint": agent.identity.fingerprint}}});
-        instances
-            .patch_status("env", &PatchParams::default(), &Patch::Merge(status))
-            .await
-            .unwrap();
-        let known = controller
-            .context
-            .stores
-            .container_instances
-            .get(crate::harness::NAMESPACE, "env")?;
+        instances.patch_status("env", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+        let known = controller.context.stores.container_instances.get(crate::harness::NAMESPACE, "env")?;
         known.status.as_ref()?.agent.clone()
     })
     .await;
@@ -56,9 +46,7 @@ async fn active(server: &Server, controller: &Controller, agent: &Agent) {
             "ready": true, "restartCount": 0, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
         }],
     }});
-    pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(status))
-        .await
-        .unwrap();
+    pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
     eventually("the environment is active", || async {
         let status = instances.get("env").await.unwrap().status?;
         (status.provisioning_state == Some(ProvisioningState::Active)).then_some(())
@@ -72,10 +60,7 @@ fn run(name: &str, command: &[&str]) -> ToolRun {
         ToolRunSpec {
             command: Some(command.iter().map(|a| Argument((*a).to_owned())).collect()),
             environment: Some(Capability {
-                specific: Some(Specific {
-                    kind: Some(InstanceKind::ContainerInstance),
-                    name: "env".into(),
-                }),
+                specific: Some(Specific { kind: Some(InstanceKind::ContainerInstance), name: "env".into() }),
                 ..Capability::default()
             }),
             working_directory: Some("/".into()),
@@ -87,22 +72,12 @@ fn run(name: &str, command: &[&str]) -> ToolRun {
 /// Creates a run and answers what a watcher sees: how many changes, the last of them, and how long it took.
 async fn watched(api: &Api<ToolRun>, run: &ToolRun) -> (usize, ToolRun, Duration) {
     let only = WatchParams::default().fields(&format!("metadata.name={}", run.name_any()));
-    let version = api
-        .list_metadata(&Default::default())
-        .await
-        .unwrap()
-        .metadata
-        .resource_version
-        .unwrap();
+    let version = api.list_metadata(&Default::default()).await.unwrap().metadata.resource_version.unwrap();
     let mut events = std::pin::pin!(api.watch(&only, &version).await.unwrap());
     let began = Instant::now();
     api.create(&PostParams::default(), run).await.unwrap();
     let mut changes = 0;
-    while let Some(event) = tokio::time::timeout(BOUND, events.try_next())
-        .await
-        .unwrap()
-        .unwrap()
-    {
+    while let Some(event) = tokio::time::timeout(BOUND, events.try_next()).await.unwrap().unwrap() {
         changes += 1;
         if let WatchEvent::Modified(run) = event
             && run.status.as_ref().is_some_and(|s| s.outcome.is_some())
@@ -125,10 +100,7 @@ async fn a_warm_run_is_three_writes_and_no_event() {
     let api: Api<ToolRun> = server.api();
     let (changes, ended, _) = watched(&api, &run("first", &["sh", "-c", "echo out; exit 3"])).await;
     let status = ended.status.unwrap();
-    assert_eq!(
-        (status.outcome, status.exit_code),
-        (Some(Outcome::NonZeroExit), Some(3))
-    );
+    assert_eq!((status.outcome, status.exit_code), (Some(Outcome::NonZeroExit), Some(3)));
     assert_eq!(status.stdout.unwrap().head.as_deref(), Some("out\n"));
     assert_eq!(changes, 3, "created, claimed, finished");
     let before: Api<Event> = server.api();
@@ -144,20 +116,8 @@ async fn a_warm_run_is_three_writes_and_no_event() {
     }
     whole.sort();
     overhead.sort();
-    println!(
-        "create to outcome of `true`: p50 {:?}, p99 {:?}",
-        whole[RUNS / 2],
-        whole[RUNS - 2]
-    );
-    println!(
-        "without the tool's own time: p50 {:?}, p99 {:?}",
-        overhead[RUNS / 2],
-        overhead[RUNS - 2]
-    );
+    println!("create to outcome of `true`: p50 {:?}, p99 {:?}", whole[RUNS / 2], whole[RUNS - 2]);
+    println!("without the tool's own time: p50 {:?}, p99 {:?}", overhead[RUNS / 2], overhead[RUNS - 2]);
     let events: Api<Event> = server.api();
-    assert_eq!(
-        events.list(&Default::default()).await.unwrap().items.len(),
-        before,
-        "no event on success"
-    );
+    assert_eq!(events.list(&Default::default()).await.unwrap().items.len(), before, "no event on success");
 }

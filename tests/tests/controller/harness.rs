@@ -39,26 +39,12 @@ impl Server {
         if let Ok(filter) = std::env::var("DRYDOCK_LOG") {
             drydock_controller::telemetry::start(&filter, drydock_controller::telemetry::Format::Text);
         }
-        let cluster = Cluster::start(Options::api(format!("{name}-{}", std::process::id())))
-            .await
-            .unwrap();
+        let cluster = Cluster::start(Options::api(format!("{name}-{}", std::process::id()))).await.unwrap();
         let crds = root().join("crds");
-        cluster
-            .kubectl(&["apply", "-f", crds.to_str().unwrap()])
-            .await
-            .unwrap();
-        let wait = [
-            "wait",
-            "--for=condition=Established",
-            "--timeout=30s",
-            "crd",
-            "--all",
-        ];
+        cluster.kubectl(&["apply", "-f", crds.to_str().unwrap()]).await.unwrap();
+        let wait = ["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"];
         cluster.kubectl(&wait).await.unwrap();
-        cluster
-            .kubectl(&["create", "namespace", NAMESPACE])
-            .await
-            .unwrap();
+        cluster.kubectl(&["create", "namespace", NAMESPACE]).await.unwrap();
         let client = client(cluster.kubeconfig(), None).await;
         Self { cluster, client }
     }
@@ -77,16 +63,10 @@ impl Server {
 
     /// Creates an instance whose annotation `test/do` says what the kind made for tests does.
     pub(crate) async fn instance(&self, name: &str, what: &str) -> ContainerInstance {
-        let spec = ContainerInstanceSpec {
-            image: "busybox".into(),
-            ..ContainerInstanceSpec::default()
-        };
+        let spec = ContainerInstanceSpec { image: "busybox".into(), ..ContainerInstanceSpec::default() };
         let mut instance = ContainerInstance::new(name, spec);
         instance.metadata.annotations = Some(BTreeMap::from([("test/do".to_owned(), what.to_owned())]));
-        self.api()
-            .create(&PostParams::default(), &instance)
-            .await
-            .unwrap()
+        self.api().create(&PostParams::default(), &instance).await.unwrap()
     }
 }
 
@@ -116,14 +96,9 @@ impl Controller {
         let (events, writer) = events::channel("test".into());
         tokio::spawn(writer.run(client.clone()));
         let credentials = Credentials::load(&client, "default").await.unwrap();
-        let agents = Hub::new(
-            client.clone(),
-            stores.clone(),
-            metrics.clone(),
-            &credentials,
-            Transport::Direct,
-        )
-        .unwrap();
+        let agents =
+            Hub::new(client.clone(), stores.clone(), metrics.clone(), &credentials, Transport::Direct)
+                .unwrap();
         let context = Arc::new(Context::new(Parts {
             client,
             stores: stores.clone(),
@@ -145,19 +120,13 @@ impl Controller {
         stores.start(&watches, &mut informers);
         lead.cancel();
         tokio::time::timeout(BOUND, stores.wait_ready()).await.unwrap();
-        Self {
-            context,
-            _loops: loops,
-            _informers: informers,
-        }
+        Self { context, _loops: loops, _informers: informers }
     }
 
     /// The value of a line of the metrics.
     pub(crate) fn metric(&self, line: &str) -> f64 {
         let text = self.context.metrics.text(&self.context.stores);
-        let found = text
-            .lines()
-            .find_map(|l| l.strip_prefix(line)?.trim().parse().ok());
+        let found = text.lines().find_map(|l| l.strip_prefix(line)?.trim().parse().ok());
         found.unwrap_or(0.0)
     }
 }

@@ -49,15 +49,7 @@ impl Wire {
 
 async fn through(server: &Server) -> (Wire, kube::Client) {
     let file = kube::config::Kubeconfig::read_from(server.cluster.kubeconfig()).unwrap();
-    let url: http::Uri = file.clusters[0]
-        .cluster
-        .as_ref()
-        .unwrap()
-        .server
-        .as_ref()
-        .unwrap()
-        .parse()
-        .unwrap();
+    let url: http::Uri = file.clusters[0].cluster.as_ref().unwrap().server.as_ref().unwrap().parse().unwrap();
     let target = format!("{}:{}", url.host().unwrap(), url.port_u16().unwrap());
     let wire = Wire::to(target).await;
     let address = format!("https://{}", wire.address);
@@ -116,12 +108,6 @@ async fn thousands_of_objects_are_listed_in_pages_and_found_by_index() {
     assert_eq!(tools.in_namespace(NAMESPACE).len(), 1200);
     let one = tools.get(NAMESPACE, "tool-777").unwrap();
     let uid = one.metadata.uid.clone().unwrap();
-    assert_eq!(
-        tools.with_uid(&uid).unwrap().metadata.name.as_deref(),
-        Some("tool-777")
-    );
-    assert!(
-        one.metadata.managed_fields.is_none(),
-        "what nobody reads isn't kept"
-    );
+    assert_eq!(tools.with_uid(&uid).unwrap().metadata.name.as_deref(), Some("tool-777"));
+    assert!(one.metadata.managed_fields.is_none(), "what nobody reads isn't kept");
 }

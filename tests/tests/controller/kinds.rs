@@ -75,14 +75,10 @@ impl Kind for Scripted {
                 status.pod_name = Some("applied".into());
             }
             "finalizer" if seen.object.metadata.deletion_timestamp.is_some() => {
-                decision
-                    .effects
-                    .push(Effect::ReleaseFinalizer(label::WORKSPACE_FINALIZER));
+                decision.effects.push(Effect::ReleaseFinalizer(label::WORKSPACE_FINALIZER));
             }
             "finalizer" => {
-                decision
-                    .effects
-                    .push(Effect::AddFinalizer(label::WORKSPACE_FINALIZER));
+                decision.effects.push(Effect::AddFinalizer(label::WORKSPACE_FINALIZER));
                 status.pod_name = Some("held".into());
             }
             "write-ahead" if status.pod_uid.is_none() => {
@@ -91,10 +87,8 @@ impl Kind for Scripted {
             }
             "write-ahead" => status.pod_name = Some("started".into()),
             "later" => {
-                let due = decision::after(
-                    seen.object.creation_timestamp().unwrap().0,
-                    Duration::from_secs(2),
-                );
+                let due =
+                    decision::after(seen.object.creation_timestamp().unwrap().0, Duration::from_secs(2));
                 if seen.now >= due {
                     status.pod_name = Some("due".into());
                 } else {
@@ -123,10 +117,7 @@ impl Kind for Scripted {
 
     fn watches(watches: &mut Watches<'_>) {
         watches.on::<ConfigMap>(|change, stores| {
-            let owners = change
-                .both()
-                .flat_map(|c| c.owner_references())
-                .map(|o| o.uid.clone());
+            let owners = change.both().flat_map(|c| c.owner_references()).map(|o| o.uid.clone());
             let found = owners.filter_map(|uid| stores.container_instances.with_uid(&uid));
             found.map(|i| ObjectRef::of(i.as_ref())).collect()
         });
@@ -138,10 +129,7 @@ fn child(owner: &ContainerInstance) -> Object {
         metadata: ObjectMeta {
             name: owner.metadata.name.clone(),
             namespace: owner.metadata.namespace.clone(),
-            labels: Some(BTreeMap::from([(
-                label::MANAGED_BY.to_owned(),
-                label::MANAGER.to_owned(),
-            )])),
+            labels: Some(BTreeMap::from([(label::MANAGED_BY.to_owned(), label::MANAGER.to_owned())])),
             owner_references: decision::owner_reference(owner).map(|o| vec![o]),
             ..ObjectMeta::default()
         },
@@ -164,10 +152,7 @@ impl Kind for Instant {
     async fn observe(object: Arc<ToolRun>, context: &Context) -> Result<Arc<ToolRun>, Error> {
         let of = ObjectRef::of(object.as_ref());
         let view = context.stores.tool_runs.read();
-        assert!(
-            view.position(index_name::NAMESPACE, "", &of).is_some(),
-            "every run has its place"
-        );
+        assert!(view.position(index_name::NAMESPACE, "", &of).is_some(), "every run has its place");
         Ok(object.clone())
     }
 
@@ -179,11 +164,7 @@ impl Kind for Instant {
             return decision;
         }
         if status.claim.is_none() {
-            status.claim = Some(Claim {
-                attempt: 1,
-                pod_uid: "pod".into(),
-                boot_id: "boot".into(),
-            });
+            status.claim = Some(Claim { attempt: 1, pod_uid: "pod".into(), boot_id: "boot".into() });
             decision.wake = Wake::Again;
         } else {
             status.outcome = Some(Outcome::Succeeded);

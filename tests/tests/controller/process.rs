@@ -48,12 +48,7 @@ impl Process {
             .arg("--config")
             .arg(file)
             .args(["--agent-image", "agent", "--namespace", "default"])
-            .args([
-                "--health-address",
-                "127.0.0.1:0",
-                "--metrics-address",
-                "127.0.0.1:0",
-            ])
+            .args(["--health-address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0"])
             .args(arguments)
             .env("KUBECONFIG", server.cluster.kubeconfig())
             .env_remove("DRYDOCK_LOG")
@@ -71,15 +66,8 @@ impl Process {
     }
 
     async fn said(&self, text: &str) -> String {
-        eventually(text, || async {
-            self.log
-                .lock()
-                .unwrap()
-                .iter()
-                .find(|l| l.contains(text))
-                .cloned()
-        })
-        .await
+        eventually(text, || async { self.log.lock().unwrap().iter().find(|l| l.contains(text)).cloned() })
+            .await
     }
 
     fn has_said(&self, text: &str) -> bool {
@@ -142,27 +130,13 @@ async fn one_of_two_leads_and_the_other_takes_over_at_once_when_told_and_in_time
     let killed = Instant::now();
     let three = epoch(&third.said(LEADS).await);
     println!("killed: the other led after {:?}", killed.elapsed());
-    assert!(
-        killed.elapsed() > Duration::from_secs(8),
-        "not before the lease expired"
-    );
+    assert!(killed.elapsed() > Duration::from_secs(8), "not before the lease expired");
     assert!(three > two);
 
     let secrets: Api<Secret> = Api::namespaced(server.client.clone(), "default");
-    assert!(
-        secrets
-            .get("drydock-client-ca")
-            .await
-            .unwrap()
-            .data
-            .unwrap()
-            .contains_key("ca.key")
-    );
+    assert!(secrets.get("drydock-client-ca").await.unwrap().data.unwrap().contains_key("ca.key"));
     let status: Api<ConfigMap> = Api::namespaced(server.client.clone(), "default");
-    let status = eventually("the status", || async {
-        status.get_opt("drydock-status").await.unwrap()
-    })
-    .await;
+    let status = eventually("the status", || async { status.get_opt("drydock-status").await.unwrap() }).await;
     assert_eq!(status.data.unwrap()["environments.enabled"], "true");
 }
 
@@ -173,10 +147,7 @@ async fn a_leader_whose_lease_is_taken_ends() {
     process.said(LEADS).await;
     let leases: Api<Lease> = Api::namespaced(server.client.clone(), "default");
     let patch = Patch::Merge(json!({"spec": {"holderIdentity": "somebody-else"}}));
-    leases
-        .patch("drydock-controller", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    leases.patch("drydock-controller", &PatchParams::default(), &patch).await.unwrap();
     assert_eq!(process.ended().await, 1);
     assert!(process.has_said("another controller leads"));
 }
@@ -193,10 +164,7 @@ async fn a_bad_configuration_stops_the_start_and_names_every_bad_entry() {
     let mut process = Process::start(&server, &config, &[]);
     assert_eq!(process.ended().await, 1);
     let line = process.said("bad entries").await;
-    assert!(
-        line.contains("runs.timeout") && line.contains("sources.allowedRegistries"),
-        "{line}"
-    );
+    assert!(line.contains("runs.timeout") && line.contains("sources.allowedRegistries"), "{line}");
 }
 
 #[tokio::test]

@@ -47,33 +47,20 @@ async fn effects_and_statuses_reach_the_server_and_nothing_is_written_when_nothi
     }
     let maps: Api<ConfigMap> = server.api();
     let applied = maps.get("apply").await.unwrap();
-    let manager = applied
-        .managed_fields()
-        .iter()
-        .find(|f| f.manager.as_deref() == Some(label::FIELD_MANAGER));
+    let manager =
+        applied.managed_fields().iter().find(|f| f.manager.as_deref() == Some(label::FIELD_MANAGER));
     assert_eq!(manager.and_then(|f| f.operation.as_deref()), Some("Apply"));
     let events: Api<Event> = server.api();
-    let event = eventually("an event", || async {
-        events.list(&Default::default()).await.unwrap().items.pop()
-    })
-    .await;
+    let event =
+        eventually("an event", || async { events.list(&Default::default()).await.unwrap().items.pop() })
+            .await;
     assert_eq!(event.reason.as_deref(), Some("StartFailed"));
     assert_eq!(event.regarding.and_then(|r| r.name).as_deref(), Some("notice"));
 
     stays_at_rest(&server, &controller).await;
-    server
-        .api::<ContainerInstance>()
-        .delete("finalizer", &DeleteParams::default())
-        .await
-        .unwrap();
+    server.api::<ContainerInstance>().delete("finalizer", &DeleteParams::default()).await.unwrap();
     eventually("the finalizer is off", || async {
-        server
-            .api::<ContainerInstance>()
-            .get_opt("finalizer")
-            .await
-            .unwrap()
-            .is_none()
-            .then_some(())
+        server.api::<ContainerInstance>().get_opt("finalizer").await.unwrap().is_none().then_some(())
     })
     .await;
 }
@@ -81,15 +68,8 @@ async fn effects_and_statuses_reach_the_server_and_nothing_is_written_when_nothi
 /// A second pass of everything writes nothing.
 async fn stays_at_rest(server: &Server, controller: &Controller) {
     let versions = || async {
-        let all = server
-            .api::<ContainerInstance>()
-            .list(&Default::default())
-            .await
-            .unwrap();
-        all.items
-            .iter()
-            .map(|i| (i.name_any(), i.resource_version()))
-            .collect::<BTreeMap<_, _>>()
+        let all = server.api::<ContainerInstance>().list(&Default::default()).await.unwrap();
+        all.items.iter().map(|i| (i.name_any(), i.resource_version())).collect::<BTreeMap<_, _>>()
     };
     let before = versions().await;
     let passes = controller
@@ -117,10 +97,7 @@ async fn a_name_taken_by_another_is_a_fact_and_a_create_that_was_ours_is_success
     server.instance("foreign", "create").await;
     with_pod_name(&server, "foreign", "foreign").await;
     let left = maps.get("foreign").await.unwrap();
-    assert!(
-        left.owner_references().is_empty() && left.data.is_none(),
-        "nothing of it was touched"
-    );
+    assert!(left.owner_references().is_empty() && left.data.is_none(), "nothing of it was touched");
     drop(controller);
 
     // A create whose answer was lost: the object is there, ours, and no store knows it yet.
@@ -132,15 +109,10 @@ async fn a_name_taken_by_another_is_a_fact_and_a_create_that_was_ours_is_success
     let _controller = server.controller(kinds::scripted).await;
     let patch = json!({"metadata": {"annotations": {"test/do": "create"}}});
     let instances: Api<ContainerInstance> = server.api();
-    instances
-        .patch("lost-answer", &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .unwrap();
+    instances.patch("lost-answer", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     // Without the label it is in no store: the create meets it each time, and is success each time.
     let merge = json!({"metadata": {"labels": {label::MANAGED_BY: label::MANAGER}}});
-    maps.patch("lost-answer", &PatchParams::default(), &Patch::Merge(merge))
-        .await
-        .unwrap();
+    maps.patch("lost-answer", &PatchParams::default(), &Patch::Merge(merge)).await.unwrap();
     with_pod_name(&server, "lost-answer", "ours").await;
 }
 
@@ -150,10 +122,7 @@ async fn a_poisoned_object_is_left_alone_and_hurts_no_other() {
     let controller = server.controller(kinds::scripted).await;
     server.instance("poison", "panic").await;
     let panics = "controller_runtime_reconcile_panics_total{controller=\"ContainerInstance\"}";
-    eventually("a panic", || async {
-        (controller.metric(panics) > 0.0).then_some(())
-    })
-    .await;
+    eventually("a panic", || async { (controller.metric(panics) > 0.0).then_some(()) }).await;
     server.instance("healthy", "write-ahead").await;
     with_pod_name(&server, "healthy", "started").await;
     assert!(controller.metric(panics) <= 3.0, "it backs off");
@@ -161,10 +130,7 @@ async fn a_poisoned_object_is_left_alone_and_hurts_no_other() {
     // What it asks for has changed: it is tried at once, although it backs off.
     let patch = json!({"metadata": {"annotations": {"test/do": "write-ahead"}}, "spec": {"image": "other"}});
     let instances: Api<ContainerInstance> = server.api();
-    instances
-        .patch("poison", &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .unwrap();
+    instances.patch("poison", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     with_pod_name(&server, "poison", "started").await;
 }
 
@@ -179,10 +145,7 @@ async fn a_status_over_a_stale_view_is_refused_and_decided_again() {
         server.instance(&name, "write-ahead").await;
         for round in 0..5 {
             let patch = json!({"metadata": {"labels": {"round": round.to_string()}}});
-            instances
-                .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
-                .await
-                .unwrap();
+            instances.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
         }
     }
     for n in 0..20 {
@@ -207,21 +170,11 @@ fn run(name: &str) -> ToolRun {
 /// Creates a run and waits until a watcher sees its outcome.
 async fn timed(api: &Api<ToolRun>, name: &str) -> Duration {
     let only = WatchParams::default().fields(&format!("metadata.name={name}"));
-    let version = api
-        .list_metadata(&Default::default())
-        .await
-        .unwrap()
-        .metadata
-        .resource_version
-        .unwrap();
+    let version = api.list_metadata(&Default::default()).await.unwrap().metadata.resource_version.unwrap();
     let mut events = std::pin::pin!(api.watch(&only, &version).await.unwrap());
     let began = Instant::now();
     api.create(&PostParams::default(), &run(name)).await.unwrap();
-    while let Some(event) = tokio::time::timeout(BOUND, events.try_next())
-        .await
-        .unwrap()
-        .unwrap()
-    {
+    while let Some(event) = tokio::time::timeout(BOUND, events.try_next()).await.unwrap().unwrap() {
         if let WatchEvent::Modified(run) = event
             && run.status.is_some_and(|s| s.outcome.is_some())
         {
@@ -235,14 +188,11 @@ async fn timed(api: &Api<ToolRun>, name: &str) -> Duration {
 async fn bare_cycle(api: &Api<ToolRun>, name: &str) -> Duration {
     let began = Instant::now();
     api.create(&PostParams::default(), &run(name)).await.unwrap();
-    for outcome in [
-        json!({"claim": {"attempt": 1, "podUid": "pod", "bootId": "boot"}}),
-        json!({"outcome": "Succeeded"}),
-    ] {
+    for outcome in
+        [json!({"claim": {"attempt": 1, "podUid": "pod", "bootId": "boot"}}), json!({"outcome": "Succeeded"})]
+    {
         let patch = Patch::Merge(json!({"status": outcome}));
-        api.patch_status(name, &PatchParams::default(), &patch)
-            .await
-            .unwrap();
+        api.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     }
     began.elapsed()
 }
@@ -264,32 +214,17 @@ async fn a_run_takes_two_status_writes_and_no_time_of_its_own() {
         times.push(timed(&api, &format!("run-{n}")).await);
     }
     times.sort();
-    println!(
-        "create and two statuses by one client: p50 {:?}, p99 {:?}",
-        bare[50], bare[98]
-    );
-    println!(
-        "create to outcome: p50 {:?}, p99 {:?}",
-        times[RUNS / 2],
-        times[RUNS * 99 / 100]
-    );
+    println!("create and two statuses by one client: p50 {:?}, p99 {:?}", bare[50], bare[98]);
+    println!("create to outcome: p50 {:?}, p99 {:?}", times[RUNS / 2], times[RUNS * 99 / 100]);
     let writes = controller.metric("drydock_api_calls_total{verb=\"update the status of\",kind=\"ToolRun\"}");
-    assert_eq!(
-        writes,
-        ((RUNS + 1) * 2) as f64,
-        "claim and outcome, and nothing else"
-    );
+    assert_eq!(writes, ((RUNS + 1) * 2) as f64, "claim and outcome, and nothing else");
     let events: Api<Event> = Api::namespaced(server.client.clone(), NAMESPACE);
     assert!(events.list(&Default::default()).await.unwrap().items.is_empty());
 
     let began = Instant::now();
     futures::future::join_all((0..500).map(|n| {
         let api = api.clone();
-        async move {
-            api.create(&PostParams::default(), &run(&format!("burst-{n}")))
-                .await
-                .unwrap()
-        }
+        async move { api.create(&PostParams::default(), &run(&format!("burst-{n}"))).await.unwrap() }
     }))
     .await;
     let open = drydock_controller::store::index_name::OPEN;
@@ -298,8 +233,5 @@ async fn a_run_takes_two_status_writes_and_no_time_of_its_own() {
         (view.count(open, NAMESPACE, "") == 0).then_some(())
     })
     .await;
-    println!(
-        "500 runs at once: {:.0} a second",
-        500.0 / began.elapsed().as_secs_f64()
-    );
+    println!("500 runs at once: {:.0} a second", 500.0 / began.elapsed().as_secs_f64());
 }

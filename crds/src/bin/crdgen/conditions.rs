@@ -22,41 +22,13 @@ pub(crate) fn page(crds: &[Value]) -> String {
     page.push_str("\n## Types\n\n| type | kinds | meaning when `True` |\n|---|---|---|\n");
     for condition in ConditionType::iter() {
         let kinds: Vec<&str> = crds.iter().filter(|crd| has(crd, condition)).map(kind).collect();
-        let kinds = if kinds.len() == crds.len() {
-            "all".to_owned()
-        } else {
-            kinds.join(", ")
-        };
-        let _ = writeln!(
-            page,
-            "| `{condition}` | {kinds} | {} |",
-            documentation(&condition)
-        );
+        let kinds = if kinds.len() == crds.len() { "all".to_owned() } else { kinds.join(", ") };
+        let _ = writeln!(page, "| `{condition}` | {kinds} | {} |", documentation(&condition));
     }
-    table(
-        &mut page,
-        "Reasons of conditions, transitions, Events and requests",
-        "reason",
-        Reason::iter(),
-    );
-    table(
-        &mut page,
-        "States of an environment",
-        "`status.provisioningState`",
-        ProvisioningState::iter(),
-    );
-    table(
-        &mut page,
-        "Outcomes of a tool run",
-        "`status.outcome`",
-        Outcome::iter(),
-    );
-    table(
-        &mut page,
-        "Rules of routing",
-        "`status.route.rule`",
-        RouteRule::iter(),
-    );
+    table(&mut page, "Reasons of conditions, transitions, Events and requests", "reason", Reason::iter());
+    table(&mut page, "States of an environment", "`status.provisioningState`", ProvisioningState::iter());
+    table(&mut page, "Outcomes of a tool run", "`status.outcome`", Outcome::iter());
+    table(&mut page, "Rules of routing", "`status.route.rule`", RouteRule::iter());
     page
 }
 

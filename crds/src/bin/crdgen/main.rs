@@ -15,12 +15,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let outcome = match arguments
-        .iter()
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .as_slice()
-    {
+    let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["--check", root] => check(Path::new(root)),
         [root] if !root.starts_with('-') => write(Path::new(root)),
         _ => Err("usage: crdgen [--check] ROOT".into()),
@@ -41,16 +36,10 @@ fn files() -> Result<Vec<(PathBuf, String)>> {
     for crd in &crds {
         let text = schema::to_yaml(crd)?;
         let name = format!("{GROUP}_{}.yaml", crd.spec.names.plural);
-        files.push((
-            Path::new("charts/drydock/templates/crds").join(&name),
-            chart::template(&text)?,
-        ));
+        files.push((Path::new("charts/drydock/templates/crds").join(&name), chart::template(&text)?));
         files.push((Path::new("crds").join(&name), text));
     }
-    let values = crds
-        .iter()
-        .map(serde_json::to_value)
-        .collect::<std::result::Result<Vec<_>, _>>()?;
+    let values = crds.iter().map(serde_json::to_value).collect::<std::result::Result<Vec<_>, _>>()?;
     files.push(("docs/reference/api.md".into(), reference::page(&values)));
     files.push(("docs/reference/conditions.md".into(), conditions::page(&values)));
     Ok(files)
@@ -75,10 +64,6 @@ fn check(root: &Path) -> Result<()> {
         .collect();
     match stale.as_slice() {
         [] => Ok(()),
-        stale => Err(format!(
-            "not what the types say, run `make generate`: {}",
-            stale.join(", ")
-        )
-        .into()),
+        stale => Err(format!("not what the types say, run `make generate`: {}", stale.join(", ")).into()),
     }
 }

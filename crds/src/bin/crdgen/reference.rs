@@ -35,10 +35,7 @@ fn section(page: &mut String, crd: &Value) {
     let version = &crd["spec"]["versions"][0];
     let schema = &version["schema"]["openAPIV3Schema"];
     let _ = writeln!(page, "\n## {}\n\n{}\n", kind(crd), text(schema));
-    let mut facts = vec![format!(
-        "`kubectl get {}`",
-        names["plural"].as_str().unwrap_or_default()
-    )];
+    let mut facts = vec![format!("`kubectl get {}`", names["plural"].as_str().unwrap_or_default())];
     if let Some(short) = names["shortNames"][0].as_str() {
         facts.push(format!("short name `{short}`"));
     }
@@ -54,11 +51,7 @@ fn section(page: &mut String, crd: &Value) {
     let _ = writeln!(page, "{}.", facts.join(", "));
     for part in ["spec", "status"] {
         let node = &schema["properties"][part];
-        let _ = writeln!(
-            page,
-            "\n### {} {part}\n\n| field | type | what it is |\n|---|---|---|",
-            kind(crd)
-        );
+        let _ = writeln!(page, "\n### {} {part}\n\n| field | type | what it is |\n|---|---|---|", kind(crd));
         rows(page, node, "");
         rules(page, node, part);
     }
@@ -112,11 +105,8 @@ fn cell(text: &str) -> String {
 
 fn type_of(node: &Value) -> String {
     if let Some(members) = node["enum"].as_array() {
-        let members: Vec<String> = members
-            .iter()
-            .filter_map(Value::as_str)
-            .map(|m| format!("`{m}`"))
-            .collect();
+        let members: Vec<String> =
+            members.iter().filter_map(Value::as_str).map(|m| format!("`{m}`")).collect();
         return members.join(", ");
     }
     if node["x-kubernetes-int-or-string"] == true {

@@ -27,9 +27,7 @@ impl Cluster {
             },
             "kind" => Self::kind().await,
             "current" => Self::of_others("current", user_kubeconfig()?).await,
-            other => Err(Error::invalid(format!(
-                "DRYDOCK_CLUSTER={other}: use local, kind or current"
-            ))),
+            other => Err(Error::invalid(format!("DRYDOCK_CLUSTER={other}: use local, kind or current"))),
         }
     }
 
@@ -49,23 +47,10 @@ impl Cluster {
         tools::build(&[tools::KUBECTL]).await?;
         let kubectl = Kubectl::new(&kubeconfig, None)?;
         kubectl.ready().await.map_err(|reason| {
-            Error::invalid(format!(
-                "the cluster of {} does not answer: {reason}",
-                kubeconfig.display()
-            ))
+            Error::invalid(format!("the cluster of {} does not answer: {reason}", kubeconfig.display()))
         })?;
-        let registry = env::var("DRYDOCK_REGISTRY")
-            .ok()
-            .as_deref()
-            .map(registry_of)
-            .transpose()?;
-        Ok(Self {
-            name: name.to_owned(),
-            kubeconfig,
-            kubectl,
-            registry,
-            local: None,
-        })
+        let registry = env::var("DRYDOCK_REGISTRY").ok().as_deref().map(registry_of).transpose()?;
+        Ok(Self { name: name.to_owned(), kubeconfig, kubectl, registry, local: None })
     }
 }
 
@@ -76,17 +61,11 @@ fn registry_of(setting: &str) -> Result<Registry> {
             "DRYDOCK_REGISTRY={setting}: use PUSH or PUSH,PULL, each HOST:PORT"
         )));
     }
-    Ok(Registry {
-        host: push.to_owned(),
-        node: pull.to_owned(),
-        pod: pull.to_owned(),
-    })
+    Ok(Registry { host: push.to_owned(), node: pull.to_owned(), pod: pull.to_owned() })
 }
 
 fn user_kubeconfig() -> Result<PathBuf> {
-    let set = env::var("KUBECONFIG")
-        .ok()
-        .and_then(|list| list.split(':').next().map(PathBuf::from));
+    let set = env::var("KUBECONFIG").ok().and_then(|list| list.split(':').next().map(PathBuf::from));
     let path = set.or_else(|| env::var_os("HOME").map(|home| Path::new(&home).join(".kube/config")));
     path.filter(|path| path.exists()).ok_or_else(|| {
         Error::invalid("DRYDOCK_CLUSTER=current needs a kubeconfig: set KUBECONFIG, or write ~/.kube/config")
@@ -100,15 +79,9 @@ mod tests {
     #[test]
     fn a_registry_is_one_address_or_two() {
         let one = registry_of("localhost:5001").unwrap();
-        assert_eq!(
-            (one.host.as_str(), one.node.as_str()),
-            ("localhost:5001", "localhost:5001")
-        );
+        assert_eq!((one.host.as_str(), one.node.as_str()), ("localhost:5001", "localhost:5001"));
         let two = registry_of("localhost:5001,kind-registry:5000").unwrap();
-        assert_eq!(
-            (two.host.as_str(), two.pod.as_str()),
-            ("localhost:5001", "kind-registry:5000")
-        );
+        assert_eq!((two.host.as_str(), two.pod.as_str()), ("localhost:5001", "kind-registry:5000"));
         assert!(registry_of("https://registry.example").is_err());
         assert!(registry_of("localhost:5001,").is_err());
     }

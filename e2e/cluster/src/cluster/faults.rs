@@ -51,9 +51,7 @@ impl Cluster {
         self.restart(Component::Kubelet(node)).await?;
         let local = self.managed()?;
         let kubectl = Kubectl::new(&self.kubeconfig, Some(local.layout.kubectl_cache()))?;
-        Node::load(&local.layout, &local.record, node)?
-            .wait_ready(&local.layout, &kubectl)
-            .await
+        Node::load(&local.layout, &local.record, node)?.wait_ready(&local.layout, &kubectl).await
     }
 
     /// Cuts node 2 off from everybody else. What runs on it goes on.

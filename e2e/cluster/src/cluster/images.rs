@@ -43,11 +43,7 @@ impl Cluster {
             let folder =
                 tempfile::tempdir().map_err(Error::file("make a folder in", std::env::temp_dir()))?;
             let image = build.make(base, folder.path())?;
-            let tag = if build.tag.is_empty() {
-                standard::TAG
-            } else {
-                &build.tag
-            };
+            let tag = if build.tag.is_empty() { standard::TAG } else { &build.tag };
             registry.push(&image, &build.name, tag)
         })
         .await

@@ -93,19 +93,10 @@ async fn create_nodes(layout: &Layout, record: &Record) -> Result<Vec<Node>> {
 async fn start_registry(layout: &Layout, node: &Node, registry: &Registry) -> Result<ImageReference> {
     let process = registry::start(layout, &node.inside)?;
     let images = [Standard::Pause.image().await?, Standard::CoreDns.image().await?];
-    wait::until(
-        "the image registry",
-        Duration::from_secs(20),
-        Some(&process),
-        || {
-            let registry = registry.clone();
-            async move {
-                tokio::task::spawn_blocking(move || registry.ready())
-                    .await
-                    .map_err(|e| e.to_string())?
-            }
-        },
-    )
+    wait::until("the image registry", Duration::from_secs(20), Some(&process), || {
+        let registry = registry.clone();
+        async move { tokio::task::spawn_blocking(move || registry.ready()).await.map_err(|e| e.to_string())? }
+    })
     .await?;
     let registry = registry.clone();
     let [pause, dns] = images;

@@ -12,9 +12,7 @@ use crate::{Error, Result};
 pub(crate) fn push(registry: &Registry, archive: &Path) -> Result<ImageReference> {
     let work = tempfile::tempdir().map_err(Error::file("make a folder in", std::env::temp_dir()))?;
     let file = File::open(archive).map_err(Error::file("open", archive))?;
-    tar::Archive::new(file)
-        .unpack(work.path())
-        .map_err(Error::file("unpack", archive))?;
+    tar::Archive::new(file).unpack(work.path()).map_err(Error::file("unpack", archive))?;
     let index = read(work.path(), "index.json", archive)?;
     let Some([entry]) = index["manifests"].as_array().map(Vec::as_slice) else {
         return Err(malformed(archive, "index.json does not list exactly one image"));
@@ -23,9 +21,8 @@ pub(crate) fn push(registry: &Registry, archive: &Path) -> Result<ImageReference
     let (name, tag) = name_of(entry, archive);
     let bytes = fs::read(work.path().join(blob(&digest))).map_err(Error::file("read", archive))?;
     let manifest = read(work.path(), &blob(&digest), archive)?;
-    let layers = manifest["layers"]
-        .as_array()
-        .ok_or_else(|| malformed(archive, "its manifest has no layers"))?;
+    let layers =
+        manifest["layers"].as_array().ok_or_else(|| malformed(archive, "its manifest has no layers"))?;
     for part in std::iter::once(&manifest["config"]).chain(layers) {
         let digest = text(part, "digest", archive)?;
         registry.push_blob(&name, &digest, &work.path().join(blob(&digest)))?;
@@ -37,14 +34,8 @@ pub(crate) fn push(registry: &Registry, archive: &Path) -> Result<ImageReference
 fn name_of(entry: &Value, archive: &Path) -> (String, String) {
     let annotations = &entry["annotations"];
     let own = ["io.containerd.image.name", "org.opencontainers.image.ref.name"];
-    let own = own
-        .iter()
-        .find_map(|key| annotations[key].as_str())
-        .filter(|name| name.contains('/'));
-    let file = archive
-        .file_stem()
-        .map(|name| name.to_string_lossy().to_lowercase())
-        .unwrap_or_default();
+    let own = own.iter().find_map(|key| annotations[key].as_str()).filter(|name| name.contains('/'));
+    let file = archive.file_stem().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     let full = own.unwrap_or(&file);
     let path = match full.split_once('/') {
         Some((registry, path)) if registry.contains(['.', ':']) => path,
@@ -68,14 +59,9 @@ fn read(folder: &Path, file: &str, archive: &Path) -> Result<Value> {
 
 fn text(value: &Value, field: &str, archive: &Path) -> Result<String> {
     let found = value[field].as_str().filter(|digest| !digest.contains(".."));
-    found
-        .map(str::to_owned)
-        .ok_or_else(|| malformed(archive, &format!("a descriptor has no {field}")))
+    found.map(str::to_owned).ok_or_else(|| malformed(archive, &format!("a descriptor has no {field}")))
 }
 
 fn malformed(archive: &Path, why: &str) -> Error {
-    Error::invalid(format!(
-        "{} is no archive of an OCI image layout: {why}",
-        archive.display()
-    ))
+    Error::invalid(format!("{} is no archive of an OCI image layout: {why}", archive.display()))
 }

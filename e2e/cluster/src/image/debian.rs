@@ -44,11 +44,7 @@ pub(crate) async fn root_layer(folder: &Path) -> Result<Layer> {
     let root = work.path().join("root");
     // In a mount namespace of its own, what a killed debootstrap mounted is gone with it.
     let mut debootstrap = command(["unshare", "--mount", "debootstrap", "--variant=minbase"]);
-    debootstrap
-        .arg(format!("--include={PACKAGES}"))
-        .arg(SUITE)
-        .arg(&root)
-        .arg(&mirror);
+    debootstrap.arg(format!("--include={PACKAGES}")).arg(SUITE).arg(&root).arg(&mirror);
     for variable in ["http", "https"] {
         if let Some(proxy) = apt_proxy(variable).await {
             debootstrap.env(format!("{variable}_proxy"), proxy);
@@ -73,42 +69,29 @@ pub(crate) async fn root_layer(folder: &Path) -> Result<Layer> {
 /// The mirror from which this machine's apt gets its own release.
 fn mirror() -> Result<String> {
     let release = fs::read_to_string("/etc/os-release").map_err(Error::file("read", "/etc/os-release"))?;
-    let codename = release
-        .lines()
-        .find_map(|line| line.strip_prefix("VERSION_CODENAME="))
-        .unwrap_or_default();
+    let codename =
+        release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).unwrap_or_default();
     let mut files = vec![Path::new("/etc/apt/sources.list").to_owned()];
     let folder = fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten();
     files.extend(folder.filter_map(|entry| Some(entry.ok()?.path())));
     let texts = files.iter().filter_map(|path| fs::read_to_string(path).ok());
-    texts
-        .filter_map(|text| mirror_of(&text, codename))
-        .next()
-        .ok_or_else(|| Error::Machine {
-            what: format!("no apt source of this machine serves {codename}"),
-            remedy: "the Debian image is made from the mirror that apt uses; add it to /etc/apt/sources.list"
-                .to_owned(),
-        })
+    texts.filter_map(|text| mirror_of(&text, codename)).next().ok_or_else(|| Error::Machine {
+        what: format!("no apt source of this machine serves {codename}"),
+        remedy: "the Debian image is made from the mirror that apt uses; add it to /etc/apt/sources.list"
+            .to_owned(),
+    })
 }
 
 /// The address of the first source of `release` itself, in the format of `sources.list` or of `*.sources`.
 fn mirror_of(sources: &str, release: &str) -> Option<String> {
     let one_line = sources.lines().find_map(|line| {
-        let words: Vec<&str> = line
-            .split_whitespace()
-            .filter(|word| !word.contains('='))
-            .collect();
+        let words: Vec<&str> = line.split_whitespace().filter(|word| !word.contains('=')).collect();
         let is_ours = words.first() == Some(&"deb") && words.get(2) == Some(&release);
         is_ours.then(|| words[1].to_owned())
     });
     let stanza = || {
         sources.split("\n\n").find_map(|stanza| {
-            let field = |name: &str| {
-                stanza
-                    .lines()
-                    .find_map(|line| line.strip_prefix(name))
-                    .map(str::trim)
-            };
+            let field = |name: &str| stanza.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
             let is_ours = field("Types:")?.split_whitespace().any(|kind| kind == "deb")
                 && field("Suites:")?.split_whitespace().any(|suite| suite == release);
             is_ours.then(|| field("URIs:")?.split_whitespace().next().map(str::to_owned))?
@@ -118,18 +101,9 @@ fn mirror_of(sources: &str, release: &str) -> Option<String> {
 }
 
 async fn apt_proxy(scheme: &str) -> Option<String> {
-    let asked = command([
-        "apt-config",
-        "shell",
-        "PROXY",
-        &format!("Acquire::{scheme}::Proxy"),
-    ]);
+    let asked = command(["apt-config", "shell", "PROXY", &format!("Acquire::{scheme}::Proxy")]);
     let printed = run(asked, Duration::from_secs(10)).await.ok()?;
-    let value = printed
-        .trim()
-        .strip_prefix("PROXY='")?
-        .strip_suffix('\'')?
-        .to_owned();
+    let value = printed.trim().strip_prefix("PROXY='")?.strip_suffix('\'')?.to_owned();
     (!value.is_empty() && value != "DIRECT").then_some(value)
 }
 
@@ -141,15 +115,9 @@ mod tests {
     fn the_mirror_is_that_of_the_release_itself() {
         let stanzas = "Types: deb deb-src\nURIs: http://security.example/x\nSuites: bookworm-security\n\n\
                        Types: deb\n# a comment\nURIs: http://mirror.example/debian\nSuites: bookworm bookworm-updates\n";
-        assert_eq!(
-            mirror_of(stanzas, "bookworm").as_deref(),
-            Some("http://mirror.example/debian")
-        );
+        assert_eq!(mirror_of(stanzas, "bookworm").as_deref(), Some("http://mirror.example/debian"));
         let lines = "deb http://other.example stable main\ndeb [arch=amd64 signed-by=/k] http://mirror.example/d bookworm main\n";
-        assert_eq!(
-            mirror_of(lines, "bookworm").as_deref(),
-            Some("http://mirror.example/d")
-        );
+        assert_eq!(mirror_of(lines, "bookworm").as_deref(), Some("http://mirror.example/d"));
         assert_eq!(mirror_of(lines, "trixie"), None);
     }
 }

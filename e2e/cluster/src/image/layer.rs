@@ -42,37 +42,21 @@ enum Content {
 
 impl Entry {
     pub(crate) fn folder(target: &str, mode: u32) -> Self {
-        Self {
-            target: target.to_owned(),
-            mode,
-            content: Content::Folder,
-        }
+        Self { target: target.to_owned(), mode, content: Content::Folder }
     }
 
     /// A file with the content of the host's file `source`.
     pub(crate) fn file(target: &str, mode: u32, source: PathBuf) -> Self {
-        Self {
-            target: target.to_owned(),
-            mode,
-            content: Content::File(source),
-        }
+        Self { target: target.to_owned(), mode, content: Content::File(source) }
     }
 
     pub(crate) fn text(target: &str, text: &str) -> Self {
-        Self {
-            target: target.to_owned(),
-            mode: 0o644,
-            content: Content::Text(text.to_owned()),
-        }
+        Self { target: target.to_owned(), mode: 0o644, content: Content::Text(text.to_owned()) }
     }
 
     /// A symbolic link.
     pub(crate) fn link(target: &str, to: &str) -> Self {
-        Self {
-            target: target.to_owned(),
-            mode: 0o777,
-            content: Content::Link(to.to_owned()),
-        }
+        Self { target: target.to_owned(), mode: 0o777, content: Content::Link(to.to_owned()) }
     }
 }
 
@@ -96,9 +80,7 @@ impl Layer {
     pub(crate) fn adopt(draft: tempfile::NamedTempFile, folder: &Path) -> Result<Self> {
         let (digest, size) = digest_of(draft.path())?;
         let path = folder.join(digest.replace(':', "-")).with_extension("tar");
-        draft
-            .persist(&path)
-            .map_err(|error| Error::file("write", &path)(error.error))?;
+        draft.persist(&path).map_err(|error| Error::file("write", &path)(error.error))?;
         Ok(Self { digest, size, path })
     }
 }
@@ -130,11 +112,7 @@ fn append<W: Write>(builder: &mut Builder<W>, entry: &Entry, made: &mut BTreeSet
     match &entry.content {
         Content::Folder => {
             made.insert(path.to_owned());
-            builder.append_data(
-                &mut header(EntryType::Directory, entry.mode, 0),
-                path,
-                io::empty(),
-            )
+            builder.append_data(&mut header(EntryType::Directory, entry.mode, 0), path, io::empty())
         }
         Content::File(source) => {
             let file = File::open(source)?;
@@ -143,11 +121,7 @@ fn append<W: Write>(builder: &mut Builder<W>, entry: &Entry, made: &mut BTreeSet
         }
         Content::Text(text) => {
             let size = text.len() as u64;
-            builder.append_data(
-                &mut header(EntryType::Regular, entry.mode, size),
-                path,
-                text.as_bytes(),
-            )
+            builder.append_data(&mut header(EntryType::Regular, entry.mode, size), path, text.as_bytes())
         }
         Content::Link(to) => builder.append_link(&mut header(EntryType::Symlink, entry.mode, 0), path, to),
     }
@@ -172,11 +146,8 @@ mod tests {
     #[test]
     fn the_same_content_is_the_same_layer_with_folders_before_their_files() {
         let folder = tempfile::tempdir().unwrap();
-        let entries = [
-            Entry::text("/etc/ssl/x", "1"),
-            Entry::text("/etc/y", "2"),
-            Entry::link("/bin/sh", "busybox"),
-        ];
+        let entries =
+            [Entry::text("/etc/ssl/x", "1"), Entry::text("/etc/y", "2"), Entry::link("/bin/sh", "busybox")];
         let first = Layer::write(&entries, folder.path()).unwrap();
         let second = Layer::write(&entries, folder.path()).unwrap();
         assert_eq!(first.digest, second.digest);

@@ -69,16 +69,10 @@ impl Standard {
 
     /// The image of that name.
     pub(crate) fn named(name: &str) -> Result<Self> {
-        ALL.iter()
-            .copied()
-            .find(|image| image.name() == name)
-            .ok_or_else(|| {
-                let names: Vec<&str> = ALL.iter().map(|image| image.name()).collect();
-                Error::invalid(format!(
-                    "there is no standard image `{name}`; there are {}",
-                    names.join(", ")
-                ))
-            })
+        ALL.iter().copied().find(|image| image.name() == name).ok_or_else(|| {
+            let names: Vec<&str> = ALL.iter().map(|image| image.name()).collect();
+            Error::invalid(format!("there is no standard image `{name}`; there are {}", names.join(", ")))
+        })
     }
 
     /// The image, made if the cache lacks it. Two processes never make one image at once.
@@ -103,10 +97,7 @@ impl Standard {
 
     fn settings(self) -> Settings {
         let one = |word: &str| vec![word.to_owned()];
-        let mut settings = Settings {
-            env: one(PATH),
-            ..Settings::default()
-        };
+        let mut settings = Settings { env: one(PATH), ..Settings::default() };
         match self {
             Self::Pause => settings.entrypoint = one("/pause"),
             Self::Nosh => settings.entrypoint = one("/echo"),

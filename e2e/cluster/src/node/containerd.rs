@@ -16,30 +16,19 @@ use super::{Node, REGISTRY_PORT};
 pub(super) async fn configure(node: &Node, registry: &str) -> Result<Start> {
     let spec = node.folder.join("runtime-spec.json");
     write(&spec, &runtime_spec().await?.to_string())?;
-    let hosts = node
-        .folder
-        .join(format!("certs.d/localhost:{REGISTRY_PORT}/hosts.toml"));
+    let hosts = node.folder.join(format!("certs.d/localhost:{REGISTRY_PORT}/hosts.toml"));
     write(&hosts, &format!("server = \"http://{registry}\"\n"))?;
     let network = node.folder.join("cni.d/10-drydock.conflist");
     write(&network, &pod_network(node).to_string())?;
     let config = node.folder.join("containerd.toml");
     write(&config, &containerd_toml(node, &spec)?)?;
 
-    let argv = vec![
-        program(&tools::CONTAINERD)?,
-        format!("--config={}", config.display()),
-    ];
+    let argv = vec![program(&tools::CONTAINERD)?, format!("--config={}", config.display())];
     let mut start = node.component("containerd", argv);
     // The runtime finds its shim in PATH.
-    let folder = tools::CONTAINERD
-        .path()?
-        .parent()
-        .map(Path::to_owned)
-        .unwrap_or_default();
+    let folder = tools::CONTAINERD.path()?.parent().map(Path::to_owned).unwrap_or_default();
     let path = std::env::var("PATH").unwrap_or_default();
-    start
-        .environment
-        .insert("PATH".to_owned(), format!("{}:{path}", folder.display()));
+    start.environment.insert("PATH".to_owned(), format!("{}:{path}", folder.display()));
     Ok(start)
 }
 

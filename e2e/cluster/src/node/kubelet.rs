@@ -42,12 +42,7 @@ pub(super) fn configure(node: &Node, server: &str, options: &Options, pki: &Pki)
 pub(super) fn configure_proxy(node: &Node, server: &str, options: &Options, pki: &Pki) -> Result<Start> {
     let kubeconfig = node.folder.join("kube-proxy.kubeconfig");
     let subject = Subject::client("system:kube-proxy", None);
-    pki.kubeconfig(
-        &format!("kube-proxy-{}", node.number),
-        &subject,
-        server,
-        &kubeconfig,
-    )?;
+    pki.kubeconfig(&format!("kube-proxy-{}", node.number), &subject, server, &kubeconfig)?;
     let config = node.folder.join("kube-proxy.json");
     let text = json!({
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
@@ -65,10 +60,7 @@ pub(super) fn configure_proxy(node: &Node, server: &str, options: &Options, pki:
     write(&config, &text.to_string())?;
     Ok(node.component(
         "kube-proxy",
-        vec![
-            program(&tools::KUBE_PROXY)?,
-            format!("--config={}", config.display()),
-        ],
+        vec![program(&tools::KUBE_PROXY)?, format!("--config={}", config.display())],
     ))
 }
 
@@ -107,11 +99,6 @@ fn kubelet_config(node: &Node, options: &Options, pki: &Pki, certificate: &str, 
 }
 
 fn gates(options: &Options) -> Map<String, Value> {
-    let pairs = options
-        .feature_gates
-        .iter()
-        .filter_map(|gate| gate.split_once('='));
-    pairs
-        .map(|(name, value)| (name.to_owned(), (value == "true").into()))
-        .collect()
+    let pairs = options.feature_gates.iter().filter_map(|gate| gate.split_once('='));
+    pairs.map(|(name, value)| (name.to_owned(), (value == "true").into())).collect()
 }

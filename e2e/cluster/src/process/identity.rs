@@ -16,18 +16,12 @@ impl Identity {
     /// The process that has the id now; none when there is none, or it has ended and only waits to be reaped.
     pub(crate) fn of(pid: i32) -> Option<Self> {
         reap(pid);
-        Some(Self {
-            pid,
-            start_time: start_time(pid)?,
-        })
+        Some(Self { pid, start_time: start_time(pid)? })
     }
 
     /// A process that has ended already: never alive.
     pub(crate) fn ended(pid: i32) -> Self {
-        Self {
-            pid,
-            start_time: String::new(),
-        }
+        Self { pid, start_time: String::new() }
     }
 
     pub(crate) fn pid(&self) -> i32 {
@@ -77,10 +71,8 @@ mod tests {
 
     #[test]
     fn an_ended_child_is_not_alive_though_nobody_waited_for_it() {
-        let mut child = std::process::Command::new("cat")
-            .stdin(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let identity = Identity::of(child.id().cast_signed()).unwrap();
         assert!(identity.is_alive());
         drop(child.stdin.take());
@@ -94,10 +86,7 @@ mod tests {
     #[test]
     fn another_process_of_the_same_id_is_not_the_same() {
         let own = Identity::of(std::process::id().cast_signed()).unwrap();
-        let other = Identity {
-            start_time: "1".to_owned(),
-            ..own.clone()
-        };
+        let other = Identity { start_time: "1".to_owned(), ..own.clone() };
         assert!(own.is_alive());
         assert!(!other.is_alive());
     }

@@ -15,29 +15,17 @@ use tonic::{Status, Streaming};
 use super::*;
 
 fn chunk(stream: StreamName, offset: u64, data: &[u8]) -> Option<Event> {
-    Some(Event::Chunk(Chunk {
-        stream: stream.into(),
-        offset,
-        data: data.to_vec(),
-    }))
+    Some(Event::Chunk(Chunk { stream: stream.into(), offset, data: data.to_vec() }))
 }
 
 fn sinks() -> Sinks<Vec<u8>, Vec<u8>> {
-    Sinks {
-        stdout: Some(Vec::new()),
-        stderr: Some(Vec::new()),
-        on_gap: |_| {},
-    }
+    Sinks { stdout: Some(Vec::new()), stderr: Some(Vec::new()), on_gap: |_| {} }
 }
 
 #[tokio::test]
 async fn bytes_are_written_once_and_apart() {
     let (offsets, mut sinks) = (Offsets::default(), sinks());
-    let gap = Gap {
-        stream: StreamName::Stdout.into(),
-        from: 5,
-        to: 9,
-    };
+    let gap = Gap { stream: StreamName::Stdout.into(), from: 5, to: 9 };
     for event in [
         chunk(StreamName::Stdout, 0, b"ab\0"),
         chunk(StreamName::Stderr, 0, b"\xff"),
@@ -51,30 +39,17 @@ async fn bytes_are_written_once_and_apart() {
     }
     let end = Some(Event::End(RunResult::default()));
     assert_eq!(take(end, &offsets, &mut sinks).await, Some(Pumped::All));
-    assert_eq!(
-        (sinks.stdout.unwrap(), sinks.stderr.unwrap()),
-        (b"ab\0cde".to_vec(), b"\xff".to_vec())
-    );
-    assert_eq!(
-        (offsets.get(StreamName::Stdout), offsets.get(StreamName::Stderr)),
-        (10, 1)
-    );
+    assert_eq!((sinks.stdout.unwrap(), sinks.stderr.unwrap()), (b"ab\0cde".to_vec(), b"\xff".to_vec()));
+    assert_eq!((offsets.get(StreamName::Stdout), offsets.get(StreamName::Stderr)), (10, 1));
 }
 
 #[tokio::test]
 async fn a_closed_reader_is_noticed() {
     let (near, far) = tokio::io::duplex(1);
     drop(far);
-    let mut sinks: Sinks<_, Vec<u8>> = Sinks {
-        stdout: Some(near),
-        stderr: None,
-        on_gap: |_| {},
-    };
+    let mut sinks: Sinks<_, Vec<u8>> = Sinks { stdout: Some(near), stderr: None, on_gap: |_| {} };
     let event = chunk(StreamName::Stdout, 0, b"abc");
-    assert_eq!(
-        take(event, &Offsets::default(), &mut sinks).await,
-        Some(Pumped::Closed)
-    );
+    assert_eq!(take(event, &Offsets::default(), &mut sinks).await, Some(Pumped::Closed));
 }
 
 /// An agent that breaks off after the first piece, and gives the rest to whoever attaches at its end.
@@ -152,10 +127,7 @@ async fn serve(mut tcp: TcpStream) {
     #[expect(clippy::result_large_err, reason = "the callback's type is the library's")]
     let agree = |request: &Request, mut response: Response| -> Result<Response, ErrorResponse> {
         let query = request.uri().query().unwrap();
-        assert!(
-            query.ends_with("command=%2F.drydock%2Fbin%2Fdrydock-agent&command=session"),
-            "{query}"
-        );
+        assert!(query.ends_with("command=%2F.drydock%2Fbin%2Fdrydock-agent&command=session"), "{query}");
         let protocol = "v5.channel.k8s.io".parse().unwrap();
         response.headers_mut().insert("Sec-WebSocket-Protocol", protocol);
         Ok(response)
@@ -221,28 +193,12 @@ async fn output_that_breaks_off_goes_on_where_it_was() {
     let (_keep, stop) = tokio::sync::watch::channel(false);
     let (offsets, mut sinks) = (Arc::new(Offsets::default()), sinks());
     let patience = Duration::from_secs(30);
-    let end = pump_on(
-        &connection,
-        &run("pod-uid"),
-        &offsets,
-        &mut sinks,
-        &stop,
-        patience,
-    )
-    .await;
+    let end = pump_on(&connection, &run("pod-uid"), &offsets, &mut sinks, &stop, patience).await;
     assert_eq!(end, Pumped::All);
     assert_eq!(sinks.stdout.as_deref(), Some(&b"one\ntwo\n"[..]));
     assert_eq!(sinks.stderr.as_deref(), Some(&b"err"[..]));
 
-    let end = pump_on(
-        &connection,
-        &run("another"),
-        &offsets,
-        &mut sinks,
-        &stop,
-        patience,
-    )
-    .await;
+    let end = pump_on(&connection, &run("another"), &offsets, &mut sinks, &stop, patience).await;
     let stopped = Unreachable::NoPod("the environment that it ran in was stopped".into());
     assert_eq!(end, Pumped::Unreachable(stopped));
 }
