@@ -218,7 +218,7 @@ fn say(run: &ToolRun, stream: StreamName, state: State, progress: &mut Progress)
     match state {
         State::Full => progress.note(&format!("Full: all of {name}{size} is left")),
         State::Preview => {
-            progress.note(&format!("Preview: only the beginning and the end of {name}{size} are left"))
+            progress.note(&format!("Preview: only the beginning and the end of {name}{size} are left"));
         }
     }
 }

@@ -126,7 +126,7 @@ impl Draft<'_> {
                 conditions.set(type_, Truth::True, Reason::UpToDate, "it is as its source says");
             }
             (_, None, _) => {
-                conditions.set(type_, Truth::Unknown, Reason::Unknown, "its source can't be used now")
+                conditions.set(type_, Truth::Unknown, Reason::Unknown, "its source can't be used now");
             }
         }
     }

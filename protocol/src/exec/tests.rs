@@ -152,7 +152,7 @@ async fn a_refusal_of_the_api_server_keeps_its_code() {
     });
     match output(&refused, 64, Deadlines::default()).await {
         Err(ExecError::Kube(error)) => {
-            assert!(matches!(*error, kube::Error::Api(ref s) if s.code == 403), "{error:?}")
+            assert!(matches!(*error, kube::Error::Api(ref s) if s.code == 403), "{error:?}");
         }
         other => panic!("{other:?}"),
     }

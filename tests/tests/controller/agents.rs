@@ -135,6 +135,7 @@ impl Stage {
             stdin: vec![],
             user: String::new(),
             working_directory: "/".into(),
+            nearest_directory: false,
             timeout_ms: 0,
             output_limit: 0,
             combined: false,
