@@ -20,7 +20,7 @@ use tokio::sync::OnceCell;
 
 use crate::Drydock;
 
-/// The cluster of the tests, which `make e2e` starts and takes down.
+/// The cluster of the tests, which `make e2e` starts and takes down; `DRYDOCK_E2E_CLUSTER` names another.
 pub const CLUSTER: &str = "e2e";
 /// The field manager of tests.
 const MANAGER: &str = "e2e";
@@ -52,7 +52,8 @@ pub struct Scene {
 /// # Errors
 /// When it can't be started.
 pub async fn cluster() -> Result<Cluster> {
-    let mut cluster = Cluster::from_environment(Options::node(CLUSTER)).await?;
+    let name = std::env::var("DRYDOCK_E2E_CLUSTER").unwrap_or_else(|_| CLUSTER.to_owned());
+    let mut cluster = Cluster::from_environment(Options::node(name)).await?;
     // It serves every test of the process and goes with `make e2e`, not with the first value that is dropped.
     cluster.keep()?;
     Ok(cluster)
