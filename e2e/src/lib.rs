@@ -6,6 +6,7 @@
 pub mod binaries;
 pub mod cli;
 pub mod drydock;
+pub mod fault;
 pub mod scene;
 pub mod step;
 
