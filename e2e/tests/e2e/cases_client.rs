@@ -49,8 +49,14 @@ async fn over_a_broken_wire(name: &str, harm: impl Fn(&Wire), seconds: u64) -> R
     let scene = Scene::new(name).await?;
     scene.container("box", scene.image, json!({})).await?;
     let wire = Wire::new(&scene).await?;
-    let mut plugin =
-        scene.plugin_command(&["run", "ctr/box", "--", "sh", "-c", "echo begun; sleep 12; echo over; exit 9"]);
+    let mut plugin = scene.plugin_command(&[
+        "run",
+        "ctr/box",
+        "--",
+        "sh",
+        "-c",
+        "echo begun; sleep 12; echo over; exit 9",
+    ]);
     plugin.env("KUBECONFIG", &wire.kubeconfig).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = plugin.spawn()?;
     let (line, mut stdout) = first_line(&mut child).await?;

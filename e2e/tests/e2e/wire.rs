@@ -75,20 +75,21 @@ async fn accept(listener: TcpListener, target: String, current: Arc<std::sync::M
     }
 }
 
-async fn carry(mut from: impl AsyncReadExt + Unpin, mut to: impl AsyncWriteExt + Unpin, mut now: Receiver<Now>) {
+async fn carry(
+    mut from: impl AsyncReadExt + Unpin,
+    mut to: impl AsyncWriteExt + Unpin,
+    mut now: Receiver<Now>,
+) {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let read = tokio::select! {
-            changed = now.wait_for(|now| *now != Now::Open) => match changed.map(|now| *now) {
-                // Held open for as long as the other side keeps it, at most the length of a test.
-                Ok(Now::Silent) => {
-                    tokio::time::sleep(std::time::Duration::from_secs(300)).await;
-                    return;
+            harm = harmed(&mut now) => {
+                if harm == Now::Silent {
+                    // Held open until the test's runtime ends.
+                    std::future::pending::<()>().await;
                 }
-                Ok(_) => return,
-                // The wire was forgotten with its test.
-                Err(_) => return,
-            },
+                return;
+            }
             read = from.read(&mut buffer) => read,
         };
         match read {
@@ -100,4 +101,9 @@ async fn carry(mut from: impl AsyncReadExt + Unpin, mut to: impl AsyncWriteExt +
             }
         }
     }
+}
+
+async fn harmed(now: &mut Receiver<Now>) -> Now {
+    // A sender that is gone was forgotten with its test.
+    now.wait_for(|now| *now != Now::Open).await.map_or(Now::Cut, |now| *now)
 }
