@@ -134,15 +134,21 @@ async fn apply(context: &Context, object: &Object) -> Result<(), Error> {
 
 async fn create(context: &Context, object: &Object) -> Result<(), Error> {
     let reference = ObjectRef::new(&object.namespace, &object.name);
-    let call = Call::new("create", &object.resource, &reference);
+    let created = try_to_create(context, object, &reference).await;
+    context.refusals.learn(&object.resource.kind, &reference, created.as_ref().err());
+    created
+}
+
+async fn try_to_create(context: &Context, object: &Object, reference: &ObjectRef) -> Result<(), Error> {
+    let call = Call::new("create", &object.resource, reference);
     let params = PostParams { field_manager: Some(label::FIELD_MANAGER.to_owned()), ..PostParams::default() };
     let request = call.request().create(&params, object.json.to_string().into_bytes());
     let answer: Value = match call.send(context, request).await {
-        Err(error) if is_taken(&error) => read_back(context, object, &reference).await?,
+        Err(error) if is_taken(&error) => read_back(context, object, reference).await?,
         answer => answer?,
     };
     context.stores.absorb(&object.resource, &answer);
-    context.conflicts.forget(&object.resource.kind, &reference);
+    context.conflicts.forget(&object.resource.kind, reference);
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use crate::agent::Hub;
 use crate::conflict::Conflicts;
 use crate::events::Events;
 use crate::metrics::Metrics;
+use crate::refusal::Refusals;
 use crate::store::Stores;
 
 /// What a pass may reach. Observations read it; only `act` writes through it.
@@ -23,6 +24,8 @@ pub struct Context {
     pub agents: Arc<Hub>,
     /// Names that are taken by others.
     pub conflicts: Conflicts,
+    /// What the API server refused to create.
+    pub refusals: Refusals,
     /// Events for people.
     pub events: Events,
     /// What is measured.
@@ -68,6 +71,7 @@ impl Context {
             stores: parts.stores,
             agents: parts.agents,
             conflicts: Conflicts::default(),
+            refusals: Refusals::default(),
             events: parts.events,
             metrics: parts.metrics,
             namespace: parts.namespace,

@@ -20,6 +20,7 @@ pub mod leader;
 pub mod metrics;
 pub mod observe;
 pub mod reconcile;
+pub mod refusal;
 pub mod release;
 pub mod retention;
 pub mod run;

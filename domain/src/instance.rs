@@ -49,6 +49,8 @@ pub struct Observed {
     pub pods: Vec<PodFact>,
     /// Why its pod can't be made, where something foreign has its name.
     pub conflict: Option<String>,
+    /// What the cluster said when it last refused to make its pod or a claim of it.
+    pub refused: Option<String>,
     /// Claims of named volumes that are there.
     pub volumes: BTreeSet<String>,
     /// Who wants it.

@@ -45,6 +45,8 @@ pub struct Observed {
     pub living: Living,
     /// Why something can't be made, where something foreign has its name.
     pub conflict: Option<String>,
+    /// What the cluster said when it last refused to make its claim or its checkout pod.
+    pub refused: Option<String>,
     /// The settings of its namespace.
     pub settings: Settings,
     /// What the controller was installed with.

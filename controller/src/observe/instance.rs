@@ -49,6 +49,9 @@ pub(super) fn observe(instance: &Instance<'_>, acceptance: Acceptance, context: 
     let pod_name = name::child(uid(meta), Role::Environment);
     let foreign = context.conflicts.is_foreign("Pod", of, &pod_name);
     let claims = stores.claims.owned_by(uid(meta));
+    let volumes = instance.status.iter().flat_map(|s| s.volumes.iter().map(|v| &v.claim_name));
+    let refused_volume =
+        volumes.into_iter().find_map(|v| context.refusals.of("PersistentVolumeClaim", of, v));
     Observed {
         identity: identity(instance, stores),
         spec: instance.spec.clone(),
@@ -57,6 +60,7 @@ pub(super) fn observe(instance: &Instance<'_>, acceptance: Acceptance, context: 
         pods,
         conflict: foreign
             .then(|| format!("Pod {pod_name} is there already and isn't ours: delete or rename it")),
+        refused: refused_volume.or_else(|| context.refusals.of("Pod", of, &pod_name)),
         volumes: claims.iter().filter_map(|c| c.metadata.name.clone()).collect::<BTreeSet<_>>(),
         demand: demand(stores, of, instance.kind, super::name(meta)),
         agent,

@@ -56,6 +56,10 @@ impl Kind for Workspaces {
             living: living(stores, of, name),
             conflict: foreign
                 .then(|| format!("Pod {pod_name} is there already and isn't ours: delete or rename it")),
+            refused: context
+                .refusals
+                .of("PersistentVolumeClaim", of, &name::workspace_claim(uid(meta)))
+                .or_else(|| context.refusals.of("Pod", of, &pod_name)),
             settings: settings(context, meta),
             installation: installation(context),
             now: context.now(),

@@ -61,7 +61,10 @@ impl Draft<'_> {
         self.wake = self.wake.min(Wake::At(deadline));
         match self.present_pod().cloned() {
             Some(pod) => self.starting_pod(&pod, blueprint, expired),
-            None if expired => self.expire("its pod was never made"),
+            None if expired => match self.seen.refused.clone() {
+                Some(said) => self.fail(Reason::PodRejected, said),
+                None => self.expire("its pod was never made"),
+            },
             None => self.make_pod(blueprint),
         }
     }
@@ -69,6 +72,11 @@ impl Draft<'_> {
     fn starting_pod(&mut self, pod: &PodFact, blueprint: &Blueprint, expired: bool) {
         match &pod.stage {
             PodStage::Ended(end) => self.fail(end.reason, end.message.clone()),
+            PodStage::Starting(_) if pod.inputs.is_some() && pod.inputs != self.present_inputs() => {
+                self.status.start_began_at = Some(Time(self.seen.now));
+                self.delete_pods();
+                self.wait(Reason::Building, "what it is made from changed: its pod is made anew");
+            }
             PodStage::Starting(Some(trouble)) if trouble.permanent => {
                 self.fail(trouble.reason, trouble.message.clone());
             }
@@ -138,7 +146,10 @@ impl Draft<'_> {
         self.status.inputs_digest =
             pod.metadata.labels.as_ref().and_then(|labels| labels.get(label::INPUTS)).cloned();
         self.effects.push(Effect::Create(Object::of(&pod, &())));
-        self.wait(Reason::Building, "its pod is being made");
+        match self.seen.refused.clone() {
+            Some(said) => self.wait(Reason::PodRejected, said),
+            None => self.wait(Reason::Building, "its pod is being made"),
+        }
     }
 
     /// The pod as it would be made now.

@@ -38,6 +38,7 @@ impl World {
                 acceptance: Acceptance::Accepted(Box::new(blueprint)),
                 pods: Vec::new(),
                 conflict: None,
+                refused: None,
                 volumes: BTreeSet::new(),
                 demand: Demand::default(),
                 agent: AgentFacts::default(),
@@ -246,6 +247,33 @@ fn an_image_that_cant_be_pulled_is_said_and_ends_with_the_start_timeout() {
     hopeless.pod(PodStage::Starting(Some(trouble(true))));
     hopeless.settle();
     assert_eq!(hopeless.state(), ProvisioningState::Failed);
+}
+
+#[test]
+fn what_the_cluster_refuses_is_said_in_its_words() {
+    let mut world = World::new();
+    world.seen.demand.waiting = 1;
+    world.seen.refused = Some("exceeded quota: none".into());
+    world.settle();
+    let ready = ConditionType::Ready.find(&world.seen.status.conditions).unwrap();
+    assert_eq!((ready.reason.as_str(), ready.message.as_str()), ("PodRejected", "exceeded quota: none"));
+    world.after(600).settle();
+    assert_eq!((world.state(), world.last_reason()), (ProvisioningState::Failed, "PodRejected"));
+}
+
+#[test]
+fn a_pod_that_never_started_is_made_anew_from_what_was_corrected() {
+    let mut world = World::new();
+    world.seen.demand.waiting = 1;
+    world.settle();
+    world.pod(PodStage::Starting(None));
+    let Acceptance::Accepted(blueprint) = &mut world.seen.acceptance else { unreachable!() };
+    blueprint.image = "corrected".into();
+    let effects = world.after(500).settle();
+    assert_eq!((world.state(), deletes(&effects)), (ProvisioningState::Building, 1));
+    world.seen.pods.clear();
+    world.after(200).settle();
+    assert_eq!(world.state(), ProvisioningState::Building, "the time of a start begins anew");
 }
 
 #[test]

@@ -100,7 +100,13 @@ impl Draft<'_> {
                     spec.storage.as_ref(),
                 );
                 self.effects.push(Effect::Create(Object::of(&claim, &())));
-                self.progress(Reason::ClaimPending, format!("PersistentVolumeClaim {name} is being made"));
+                match self.seen.refused.clone() {
+                    Some(said) => self.progress(Reason::PodRejected, said),
+                    None => self.progress(
+                        Reason::ClaimPending,
+                        format!("PersistentVolumeClaim {name} is being made"),
+                    ),
+                }
                 None
             }
         }
@@ -301,7 +307,10 @@ impl Draft<'_> {
         if self.is_another_look(ask) {
             return self.report_readiness();
         }
-        self.progress(Reason::CheckingOut, format!("{why}: checking out"));
+        match self.seen.refused.clone() {
+            Some(said) => self.progress(Reason::PodRejected, said),
+            None => self.progress(Reason::CheckingOut, format!("{why}: checking out")),
+        }
     }
 
     /// Another look at the remote for what was found before: it changes nothing until it has found something.

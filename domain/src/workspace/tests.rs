@@ -47,6 +47,7 @@ impl World {
                 pods: 0,
                 living: Living::default(),
                 conflict: None,
+                refused: None,
                 settings: Settings::default(),
                 installation: Installation::default(),
                 now: at(1000),

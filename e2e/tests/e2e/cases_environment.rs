@@ -12,7 +12,7 @@ use drydock_e2e::scene::condition;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams, PropagationPolicy, WatchEvent, WatchParams};
+use kube::api::{Api, DeleteParams, ListParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 
 async fn in_state(scene: &Scene, name: &str, state: ProvisioningState) -> Result<ContainerInstance> {
@@ -279,9 +279,7 @@ async fn b111_nothing_of_a_deleted_object_is_left() -> Result<()> {
             r#"{"spec":{"storage":{"reclaim":{"policy":"Delete"}}}}"#,
         ])
         .await?;
-    let orphan =
-        DeleteParams { propagation_policy: Some(PropagationPolicy::Orphan), ..DeleteParams::default() };
-    scene.api::<ContainerInstance>().delete("box", &orphan).await?;
+    scene.api::<ContainerInstance>().delete("box", &DeleteParams::background()).await?;
     scene.kubectl(&["delete", "ws", "shop", "--timeout=90s"]).await?;
     scene.kubectl(&["delete", "trun", "--all", "--timeout=60s"]).await?;
     let end = Instant::now() + Duration::from_secs(120);
