@@ -12,6 +12,8 @@ HELM_ARGS ?=
 NAMESPACE ?= drydock-system
 # Arguments for the test programs, such as TEST_ARGS=b097.
 TEST_ARGS ?=
+# Sections to measure, such as BENCH_ARGS='sequential rates'.
+BENCH_ARGS ?=
 
 step = @printf '\n==> %s\n' '$(1)'
 
@@ -59,6 +61,10 @@ api: setup ## Tests on a real API server without nodes
 e2e: setup ## Tests on a real cluster with real pods
 	$(call step,end-to-end tests)
 	cargo test --locked --no-fail-fast --package drydock-e2e -- $(TEST_ARGS)
+
+.PHONY: bench
+bench: setup ## Measure it on a real cluster; BENCH_ARGS names sections (docs/benchmarks.md)
+	cargo bench --quiet --locked --package drydock-e2e --profile image --bench drydock -- $(BENCH_ARGS)
 
 .PHONY: deny
 deny: $(CARGO_DENY)
