@@ -23,7 +23,7 @@ help: ## Show this list
 
 .PHONY: demo
 demo: setup ## Show the whole thing: a cluster, the chart, a monorepo, a tool run
-	cargo run --quiet --locked --package drydock-e2e --bin demo
+	cargo run --locked --package drydock-e2e --bin demo
 
 .PHONY: test
 test: check unit api e2e ## Everything that can fail: check, unit, API and end-to-end tests
