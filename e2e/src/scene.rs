@@ -121,6 +121,16 @@ impl Scene {
         Ok(Self::on(shared, client, namespace, Turn::Alone(turn)))
     }
 
+    /// One more namespace, which isn't deleted with the scene's own.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn other_namespace(&self, name: &str) -> Result<String> {
+        let name = fresh(name);
+        create_namespace(&self.client, &name).await?;
+        Ok(name)
+    }
+
     async fn begin(shared: &'static Shared, namespace: String, turn: Turn) -> Result<Self> {
         let client = shared.drydock.client().await?;
         create_namespace(&client, &namespace).await?;
@@ -145,7 +155,15 @@ impl Scene {
     ///
     /// # Errors
     /// What the API server says.
-    pub async fn apply(&self, mut object: Value) -> Result<DynamicObject> {
+    pub async fn apply(&self, object: Value) -> Result<DynamicObject> {
+        self.apply_in(&self.namespace, object).await
+    }
+
+    /// The same in another namespace.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn apply_in(&self, namespace: &str, mut object: Value) -> Result<DynamicObject> {
         if object.get("apiVersion").is_none() {
             object["apiVersion"] = format!("{}/{}", drydock_crds::GROUP, drydock_crds::VERSION).into();
         }
@@ -153,7 +171,7 @@ impl Scene {
         let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
         let gvk = kube::core::GroupVersionKind::gvk(group, version, kind);
         let api: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), &self.namespace, &ApiResource::from_gvk(&gvk));
+            Api::namespaced_with(self.client.clone(), namespace, &ApiResource::from_gvk(&gvk));
         let name = text(&object["metadata"]["name"]).to_owned();
         let applied = api.patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&object)).await;
         applied.with_context(|| format!("{kind} {name} can't be applied"))
@@ -263,6 +281,14 @@ impl Scene {
     pub async fn run(&self, name: &str, spec: Value) -> Result<ToolRun> {
         self.create_run(name, spec).await?;
         self.finished(name).await
+    }
+
+    /// The same with a name of its own, so that many can be awaited at once.
+    ///
+    /// # Errors
+    /// When it has none after two minutes.
+    pub async fn run_owned(&self, name: String, spec: Value) -> Result<ToolRun> {
+        self.run(&name, spec).await
     }
 
     /// Waits for a run's outcome.
