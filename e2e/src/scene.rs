@@ -11,11 +11,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use drydock_cluster::{Cluster, GitServer, Options};
 use drydock_crds::{ToolRun, Workspace};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use futures::TryStreamExt;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{DynamicObject, ObjectMeta};
 use kube::discovery::ApiResource;
 use kube::runtime::wait::await_condition;
+use kube::runtime::watcher::{self, watcher};
+use kube::runtime::WatchStreamExt;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -261,6 +264,20 @@ impl Scene {
         let waited = tokio::time::timeout(Duration::from_secs(seconds), met).await;
         waited.map_err(|_| anyhow!("{} {name} is still there after {seconds} s", K::kind(&())))??;
         Ok(())
+    }
+
+    /// Waits until there is an environment pod, and answers the names of all.
+    ///
+    /// # Errors
+    /// When there is none within `seconds`.
+    pub async fn environment_pods(&self, seconds: u64) -> Result<Vec<String>> {
+        let selected = watcher::Config::default().labels("drydock.dev/role=environment");
+        let mut pods = std::pin::pin!(watcher(self.api::<Pod>(), selected).applied_objects());
+        let first = tokio::time::timeout(Duration::from_secs(seconds), pods.try_next()).await;
+        first.map_err(|_| anyhow!("no environment pod after {seconds} s"))??;
+        let selected = ListParams::default().labels("drydock.dev/role=environment");
+        let all = self.api::<Pod>().list(&selected).await?.items;
+        Ok(all.into_iter().filter_map(|pod| pod.metadata.name).collect())
     }
 
     /// Creates a ToolRun.

@@ -91,8 +91,10 @@ async fn tools_go_on_while_kubelet_and_containerd_are_started_anew() -> Result<(
     scene.devcontainer("tree").await?;
     let pod = patient(&scene, "first").await?;
     let cluster = scene::cluster().await?;
-    cluster.restart(Component::Containerd(1)).await?;
     cluster.restart_kubelet(1).await?;
+    let run = scene.run("kubelet", tool("echo fine")).await?;
+    ensure!(outcome(&run) == Some(Outcome::Succeeded), "{run:?}");
+    cluster.restart(Component::Containerd(1)).await?;
     let run = scene.run("during", tool("echo fine")).await?;
     ensure!(outcome(&run) == Some(Outcome::Succeeded), "{run:?}");
     scene.until(&pod, 60, "touch /workspaces/tree/go").await?;
@@ -103,10 +105,25 @@ async fn tools_go_on_while_kubelet_and_containerd_are_started_anew() -> Result<(
     scene.end().await
 }
 
+/// Waits until the kubelet says that it can't have the image, and answers the pod's name.
+async fn waiting_pod(scene: &Scene) -> Result<String> {
+    let named = |dc: &DevcontainerInstance| state(dc.status.as_ref()) == Some(ProvisioningState::Building);
+    scene.wait("tree", 30, named).await?;
+    let failed = |pod: &Pod| {
+        let containers = pod.status.as_ref().and_then(|s| s.container_statuses.as_ref());
+        let waiting = containers.and_then(|all| all.first()?.state.as_ref()?.waiting.as_ref()?.reason.clone());
+        waiting.is_some_and(|reason| reason == "ErrImagePull" || reason == "ImagePullBackOff")
+    };
+    let pods = scene.environment_pods(60).await?;
+    let name = pods.first().cloned().context("there is a pod")?;
+    scene.wait(&name, 35, failed).await?;
+    Ok(name)
+}
+
 #[tokio::test]
 async fn an_image_that_cannot_be_pulled_is_told_within_seconds_and_ends_the_waiting() -> Result<()> {
     let short = |namespace: &str| {
-        let settings = json!({namespace: {"environments": {"startTimeout": "25s"}}});
+        let settings = json!({namespace: {"environments": {"startTimeout": "40s"}}});
         vec![("config.namespaces".to_owned(), settings.to_string())]
     };
     let scene = Scene::alone("no-image", short).await?;
@@ -117,27 +134,30 @@ async fn an_image_that_cannot_be_pulled_is_told_within_seconds_and_ends_the_wait
         let conditions = dc.status.as_ref().map(|s| &s.conditions[..]).unwrap_or_default();
         ConditionType::Ready.find(conditions).is_some_and(|c| c.reason == "ImagePullFailed")
     };
-    let status = scene.wait("tree", 15, told).await?.status.unwrap_or_default();
+    let pod = waiting_pod(&scene).await?;
+    let status = scene.wait("tree", 5, told).await.with_context(|| format!("pod {pod} says so"))?;
+    let status = status.status.unwrap_or_default();
     ensure!(state(Some(&status)) == Some(ProvisioningState::Building), "{status:?}");
     let waits = |run: &ToolRun| {
         let conditions = run.status.as_ref().map(|s| &s.conditions[..]).unwrap_or_default();
         ConditionType::Ready.find(conditions).is_some_and(|c| c.message.contains("nobody/pushed"))
     };
     scene.wait("run", 5, waits).await?;
-    let status = in_state(&scene, ProvisioningState::Failed, 30).await?;
+    let status = in_state(&scene, ProvisioningState::Failed, 50).await?;
     ensure!(reason(&status) == "ImagePullFailed", "{:?}", status.transitions);
     ensure!(ConditionType::Stalled.is_true(&status.conditions), "{:?}", status.conditions);
     let run = scene.finished("run").await?;
     ensure!(outcome(&run) == Some(Outcome::StartFailed), "{run:?}");
     let pods = scene.api::<Pod>().list(&ListParams::default().labels("drydock.dev/role=environment")).await?;
     for pod in pods.items {
-        scene.gone::<Pod>(&pod.metadata.name.unwrap_or_default(), 30).await?;
+        scene.gone::<Pod>(&pod.metadata.name.unwrap_or_default(), 60).await?;
     }
     let (result, why) = request(&scene, label::RETRY, "1").await?;
     ensure!(result == RequestResult::Done && why == "Done", "{result:?} {why}");
-    let again = in_state(&scene, ProvisioningState::Failed, 60).await?;
-    let retried = again.transitions.iter().any(|t| t.reason == "Retry");
-    ensure!(retried, "{:?}", again.transitions);
+    let retried = |dc: &DevcontainerInstance| {
+        dc.status.as_ref().is_some_and(|s| s.transitions.iter().any(|t| t.reason == "Retry"))
+    };
+    scene.wait("tree", 10, retried).await?;
     scene.end().await
 }
 
