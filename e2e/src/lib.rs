@@ -5,6 +5,7 @@
 
 pub mod binaries;
 pub mod drydock;
+pub mod fault;
 pub mod scene;
 pub mod step;
 

@@ -208,11 +208,15 @@ fn target(of: &str, instance: &InstanceRef, context: &Context) -> Option<TargetF
         }
         InstanceKind::ContainerInstance => {
             let object = stores.container_instances.get(of, &instance.name)?;
-            Some(facts(instance, &object.metadata, &object.spec.instance, object.status.as_ref(), context))
+            let facts =
+                facts(instance, &object.metadata, &object.spec.instance, object.status.as_ref(), context);
+            let host_runner = InstanceFacts::from(object.as_ref()).host_runner;
+            Some(TargetFacts { host_image: host_runner.then(|| object.spec.image.clone()), ..facts })
         }
     }
 }
 
+/// What both kinds of instances tell of themselves.
 fn facts(
     instance: &InstanceRef,
     meta: &ObjectMeta,
@@ -235,6 +239,7 @@ fn facts(
         pod,
         context: run_context,
         deleting: meta.deletion_timestamp.is_some(),
+        host_image: None,
     }
 }
 
