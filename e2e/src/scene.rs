@@ -16,9 +16,9 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{DynamicObject, ObjectMeta};
 use kube::discovery::ApiResource;
+use kube::runtime::WatchStreamExt;
 use kube::runtime::wait::await_condition;
 use kube::runtime::watcher::{self, watcher};
-use kube::runtime::WatchStreamExt;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -63,6 +63,8 @@ pub struct Scene {
 enum Turn {
     Shared(#[expect(dead_code, reason = "its end is what counts")] RwLockReadGuard<'static, Option<Values>>),
     Alone(#[expect(dead_code, reason = "its end is what counts")] RwLockWriteGuard<'static, Option<Values>>),
+    /// The installation is the caller's own.
+    Own,
 }
 
 /// The cluster of the tests.
@@ -138,6 +140,13 @@ impl Scene {
         let client = shared.drydock.client().await?;
         create_namespace(&client, &namespace).await?;
         Ok(Self::on(shared, client, namespace, turn))
+    }
+
+    /// A namespace on an installation of the caller's own.
+    #[must_use]
+    pub fn of(drydock: Drydock, git: GitServer, image: String, client: Client, namespace: String) -> Self {
+        let shared = Box::leak(Box::new(Shared { drydock, git, image }));
+        Self::on(shared, client, namespace, Turn::Own)
     }
 
     fn on(shared: &'static Shared, client: Client, namespace: String, turn: Turn) -> Self {

@@ -111,7 +111,8 @@ async fn waiting_pod(scene: &Scene) -> Result<String> {
     scene.wait("tree", 30, named).await?;
     let failed = |pod: &Pod| {
         let containers = pod.status.as_ref().and_then(|s| s.container_statuses.as_ref());
-        let waiting = containers.and_then(|all| all.first()?.state.as_ref()?.waiting.as_ref()?.reason.clone());
+        let waiting =
+            containers.and_then(|all| all.first()?.state.as_ref()?.waiting.as_ref()?.reason.clone());
         waiting.is_some_and(|reason| reason == "ErrImagePull" || reason == "ImagePullBackOff")
     };
     let pods = scene.environment_pods(60).await?;
