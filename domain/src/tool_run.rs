@@ -77,6 +77,8 @@ pub struct TargetFacts {
     pub agent: AgentFacts,
     /// Whether it is being deleted.
     pub deleting: bool,
+    /// Its image, where it is a host runner that Drydock made.
+    pub host_image: Option<String>,
 }
 
 /// What became of the pod that a claim names.

@@ -35,6 +35,16 @@ impl Drydock {
     /// # Errors
     /// What fails first, with what it printed.
     pub async fn install(cluster: &Cluster, values: &[(&str, &str)]) -> Result<Self> {
+        let drydock = Self::load(cluster).await?;
+        drydock.upgrade(values).await?;
+        Ok(drydock)
+    }
+
+    /// Builds and pushes; installs nothing yet.
+    ///
+    /// # Errors
+    /// What fails first, with what it printed.
+    pub async fn load(cluster: &Cluster) -> Result<Self> {
         let binaries = Binaries::build().await?;
         let file = |source: &PathBuf, target: &str| ImageFile {
             source: source.clone(),
@@ -61,10 +71,7 @@ impl Drydock {
             })
             .await
             .context("the controller's image can't be made")?;
-        let drydock =
-            Self { binaries, kubeconfig: cluster.kubeconfig().to_owned(), agent_image, controller_image };
-        drydock.upgrade(values).await?;
-        Ok(drydock)
+        Ok(Self { binaries, kubeconfig: cluster.kubeconfig().to_owned(), agent_image, controller_image })
     }
 
     /// Installs or upgrades the chart.

@@ -4,7 +4,9 @@
 //! built `helm`. The tests and the demo share it.
 
 pub mod binaries;
+pub mod cli;
 pub mod drydock;
+pub mod fault;
 pub mod scene;
 pub mod step;
 

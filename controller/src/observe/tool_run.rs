@@ -208,11 +208,15 @@ fn target(of: &str, instance: &InstanceRef, context: &Context) -> Option<TargetF
         }
         InstanceKind::ContainerInstance => {
             let object = stores.container_instances.get(of, &instance.name)?;
-            Some(facts(instance, &object.metadata, &object.spec.instance, object.status.as_ref(), context))
+            let facts =
+                facts(instance, &object.metadata, &object.spec.instance, object.status.as_ref(), context);
+            let host_runner = InstanceFacts::from(object.as_ref()).host_runner;
+            Some(TargetFacts { host_image: host_runner.then(|| object.spec.image.clone()), ..facts })
         }
     }
 }
 
+/// What both kinds of instances tell of themselves.
 fn facts(
     instance: &InstanceRef,
     meta: &ObjectMeta,
@@ -235,6 +239,7 @@ fn facts(
         pod,
         context: run_context,
         deleting: meta.deletion_timestamp.is_some(),
+        host_image: None,
     }
 }
 
@@ -301,7 +306,11 @@ fn routed_to<K: Stored, F: PartialEq>(
     }
     let of = &change.reference;
     let key = format!("{kind}/{}", of.name);
-    references(&stores.tool_runs.find(index_name::OPEN_TARGET, &of.namespace, &key))
+    let mut concerned = stores.tool_runs.find(index_name::OPEN_TARGET, &of.namespace, &key);
+    if change.old.is_some() != change.new.is_some() {
+        concerned.extend(stores.tool_runs.find(index_name::UNROUTED, &of.namespace, ""));
+    }
+    references(&concerned)
 }
 
 fn referring<K: Stored>(change: &Change<K>, index: &'static str, stores: &Stores) -> Vec<ObjectRef> {

@@ -21,6 +21,8 @@ pub mod name {
     pub const OPEN_TARGET: &str = "open-target";
     /// ToolRun: runs without an outcome; the value is empty.
     pub const OPEN: &str = "open";
+    /// ToolRun: runs without an outcome that go nowhere yet; the value is empty.
+    pub const UNROUTED: &str = "unrouted";
     /// ToolRun without an outcome: uid of the claimed pod.
     pub const OPEN_POD: &str = "open-pod";
     /// ToolRun: the plan, finished runs too.

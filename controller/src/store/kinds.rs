@@ -272,6 +272,7 @@ own_kind!(
         }
         let claim = status.and_then(|s| s.claim.as_ref());
         keys.add(name::OPEN, "")
+            .add_all(name::UNROUTED, target.is_none().then_some(""))
             .add_all(name::OPEN_TARGET, target.as_deref())
             .add_all(name::OPEN_POD, claim.map(|c| c.pod_uid.as_str()))
             .add_all(name::WORKSPACE, run.spec.workspace_ref.iter().map(|r| r.name.as_str()))

@@ -54,6 +54,7 @@ fn target(state: ProvisioningState) -> TargetFacts {
             ..AgentFacts::default()
         },
         deleting: false,
+        host_image: None,
     }
 }
 
@@ -441,6 +442,49 @@ fn a_target_that_never_comes_is_no_environment() {
     assert_eq!((world.outcome(), decision.wake), (None, Wake::At(at(1030))));
     world.after(30).pass();
     assert_eq!(world.outcome(), Some(Outcome::NoEnvironment));
+}
+
+/// A run that routing sends to the host runner of the workspace.
+fn on_host() -> World {
+    let mut world = World::new();
+    let Admission::Go(destination) = &mut world.seen.admission else { panic!("a route is expected") };
+    destination.host = true;
+    world.seen.installation.tools_image = "tools:2".into();
+    let metadata = ObjectMeta {
+        name: Some("shop".into()),
+        namespace: Some("team".into()),
+        uid: Some("w-1".into()),
+        ..ObjectMeta::default()
+    };
+    world.seen.workspace = Some(Arc::new(Workspace { metadata, ..Workspace::default() }));
+    world
+}
+
+#[test]
+fn the_host_runner_is_made_where_it_isnt_there_and_follows_its_image() {
+    let applied = |decision: &Decision<ToolRunStatus>| match &decision.effects[..] {
+        [Effect::Apply(object)] => Some(object.json["spec"]["image"].clone()),
+        _ => None,
+    };
+    let mut absent = on_host();
+    absent.seen.target = None;
+    assert_eq!(applied(&absent.pass()), Some("tools:2".into()));
+    assert_eq!(absent.outcome(), None);
+    let mut old = on_host();
+    old.seen.target.as_mut().unwrap().host_image = Some("tools:1".into());
+    assert_eq!(applied(&old.pass()), Some("tools:2".into()));
+    let mut right = on_host();
+    right.seen.target.as_mut().unwrap().host_image = Some("tools:2".into());
+    assert_eq!(applied(&right.pass()), None);
+    assert!(right.status().claim.is_some());
+}
+
+#[test]
+fn what_has_the_name_of_the_host_runner_and_isnt_one_is_never_used() {
+    let mut world = on_host();
+    let decision = world.pass();
+    assert_eq!((world.outcome(), world.ready().0), (Some(Outcome::NoEnvironment), "NameConflict"));
+    assert_eq!(audits(&decision), decision.effects.len());
 }
 
 #[test]

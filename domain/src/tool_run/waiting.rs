@@ -51,16 +51,48 @@ impl Draft<'_> {
             Reason::Routed,
             destination.route.reason.clone(),
         );
-        if destination.host && self.seen.target.is_none() && !self.must_be_active() {
-            self.make_host_runner();
-            return self
-                .pending(Reason::WaitingForEnvironment, "the host runner of the workspace is being made");
+        if destination.host && !self.must_be_active() && !self.has_host_runner() {
+            return;
         }
         self.waiting();
     }
 
+    /// Sees to the host runner: made where it isn't there, given another image where the operator's changed, and never something else
+    /// that has its name.
+    fn has_host_runner(&mut self) -> bool {
+        let wanted = self.host_image().to_owned();
+        match self.seen.target.as_ref().map(|target| target.host_image.clone()) {
+            Some(Some(image)) => {
+                if image != wanted {
+                    self.make_host_runner(&wanted);
+                }
+                true
+            }
+            Some(None) => {
+                let name = self.status.route.as_ref().and_then(|r| r.target.as_ref()).map(|t| t.name.clone());
+                let message = format!(
+                    "ContainerInstance {} has the name of the workspace's host runner and isn't Drydock's: rename it",
+                    name.unwrap_or_default()
+                );
+                self.end(Outcome::NoEnvironment, Reason::NameConflict, message);
+                false
+            }
+            None => {
+                self.make_host_runner(&wanted);
+                self.pending(Reason::WaitingForEnvironment, "the host runner of the workspace is being made");
+                false
+            }
+        }
+    }
+
+    /// The operator's image of host runners.
+    fn host_image(&self) -> &str {
+        let configured = self.seen.settings.environments.host_image.as_deref();
+        configured.unwrap_or(&self.seen.installation.tools_image)
+    }
+
     /// The host runner belongs to the workspace; it starts because this run waits for it.
-    fn make_host_runner(&mut self) {
+    fn make_host_runner(&mut self, image: &str) {
         let Some(workspace) = &self.seen.workspace else {
             return;
         };
@@ -70,8 +102,6 @@ impl Draft<'_> {
         let namespace = workspace.metadata.namespace.as_deref().unwrap_or_default();
         let name = workspace.metadata.name.as_deref().unwrap_or_default();
         let files: Owner = workspace.spec.owner.unwrap_or_default();
-        let image = self.seen.settings.environments.host_image.as_ref();
-        let image = image.unwrap_or(&self.seen.installation.tools_image);
         let runner = host::runner(namespace, name, owner, files, image);
         self.effects.push(Effect::Apply(Object::of(&runner, &())));
     }

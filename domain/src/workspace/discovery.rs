@@ -1,9 +1,9 @@
 //! The instances of a workspace: one for each valid configuration, shared with its user; what vanished goes when it is unused.
 
-use drydock_crds::condition::ConditionType;
+use drydock_crds::condition::{ConditionType, Reason};
 use drydock_crds::devcontainer_instance::DevcontainerInstance;
 use drydock_crds::label::{self, Role};
-use drydock_crds::workspace::Devcontainer;
+use drydock_crds::workspace::{Devcontainer, Problem};
 use serde_json::{Value, json};
 
 use super::{Draft, InstanceSeen};
@@ -16,17 +16,42 @@ impl Draft<'_> {
         if !ConditionType::Discovered.is_true(&self.conditions.clone().finish()) {
             return;
         }
+        self.note_conflicts();
         let found = self.status.devcontainers.clone();
         for configuration in found.iter().filter(|d| d.problem.is_none() && !d.name.is_empty()) {
             let seen = self.seen.instances.iter().find(|i| i.name == configuration.name);
             match seen {
                 Some(seen) if seen.deleting || self.is_right(seen, configuration) => {}
-                Some(seen) if seen.workspace != self.name() => {}
                 Some(seen) => self.apply(configuration, seen.automatic),
                 None => self.apply(configuration, true),
             }
         }
         self.delete_vanished(&found);
+    }
+
+    /// A name that an instance of another workspace has is a problem of the configuration, as long as that is so.
+    fn note_conflicts(&mut self) {
+        let (own, instances) = (self.name().to_owned(), &self.seen.instances);
+        for configuration in &mut self.status.devcontainers {
+            let other = instances.iter().find(|i| i.name == configuration.name && i.workspace != own);
+            let noted =
+                configuration.problem.as_ref().is_some_and(|p| p.reason == Reason::NameConflict.as_str());
+            match other {
+                Some(other) if configuration.problem.is_none() || noted => {
+                    let message = format!(
+                        "DevcontainerInstance {} belongs to Workspace {}: rename or delete it",
+                        other.name, other.workspace
+                    );
+                    configuration.problem = Some(Problem {
+                        reason: Reason::NameConflict.to_string(),
+                        message,
+                        ..Problem::default()
+                    });
+                }
+                None if noted => configuration.problem = None,
+                Some(_) | None => {}
+            }
+        }
     }
 
     fn is_right(&self, seen: &InstanceSeen, configuration: &Devcontainer) -> bool {

@@ -266,6 +266,26 @@ fn an_instance_made_by_hand_is_shared_and_not_taken_over() {
 }
 
 #[test]
+fn a_name_that_another_workspace_has_is_a_problem_until_it_is_free() {
+    let (mut world, _) = World::scanned(&[(".devcontainer.json", r#"{"image": "a"}"#)]);
+    world.seen.instances = vec![InstanceSeen {
+        name: "shop".into(),
+        uid: "i-1".into(),
+        automatic: false,
+        workspace: "other".into(),
+        config_path: None,
+        labels: BTreeMap::new(),
+        in_use: false,
+        deleting: false,
+    }];
+    assert!(world.pass().effects.is_empty(), "what is another's is never taken over");
+    assert_eq!(world.status().devcontainers[0].problem.as_ref().unwrap().reason, "NameConflict");
+    world.seen.instances.clear();
+    assert_eq!(kinds(&world.pass().effects), ["DevcontainerInstance"]);
+    assert_eq!(world.status().devcontainers[0].problem, None);
+}
+
+#[test]
 fn a_failed_checkout_is_tried_again_with_growing_waits_and_a_persons_fault_is_stalled() {
     let failure = |reason| CheckoutReport {
         error: Some(CheckoutError { reason, message: "no".into() }),
@@ -285,6 +305,9 @@ fn a_failed_checkout_is_tried_again_with_growing_waits_and_a_persons_fault_is_st
     refused.reports("k-1", failure(CheckoutReason::AuthenticationFailed));
     assert_eq!(refused.ready(), ("False".into(), "AuthenticationFailed".into()));
     assert!(refused.is(ConditionType::Stalled));
+    let status = refused.status();
+    let said = &ConditionType::Ready.find(&status.conditions).unwrap().message;
+    assert_eq!(said, "no: name a Secret with valid credentials in spec.source.git.secretRef");
 }
 
 #[test]

@@ -45,13 +45,7 @@ impl Site {
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let namespace: Namespace = serde_json::from_value(json!({"metadata": {"generateName": "bench-"}}))?;
         let namespace = namespaces.create(&PostParams::default(), &namespace).await?.name_any();
-        let scene = Scene {
-            drydock: Box::leak(Box::new(drydock)),
-            git: Box::leak(Box::new(git)),
-            image: Box::leak(image.into_boxed_str()),
-            client: client.clone(),
-            namespace: namespace.clone(),
-        };
+        let scene = Scene::of(drydock, git, image, client.clone(), namespace.clone());
         let configuration = json!({"image": scene.image}).to_string();
         scene.workspace(NAME, &[(".devcontainer/devcontainer.json", configuration.as_str())]).await?;
         let watcher = Watcher::start(client, &namespace).await?;
