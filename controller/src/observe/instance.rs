@@ -109,7 +109,8 @@ fn demand(stores: &Stores, of: &str, kind: InstanceKind, name: &str) -> Demand {
     }
     // While runs are active it isn't idle, so nothing depends on when the last one ended.
     if demand.active == 0 {
-        let finished = |run: &Arc<ToolRun>| run.status.as_ref().and_then(|s| s.finished_at.as_ref()).map(|t| t.0);
+        let finished =
+            |run: &Arc<ToolRun>| run.status.as_ref().and_then(|s| s.finished_at.as_ref()).map(|t| t.0);
         demand.last_finished = view.find(index_name::TARGET, of, &key).iter().filter_map(finished).max();
     }
     demand
