@@ -13,6 +13,8 @@ E2E_CLUSTER := $(or $(DRYDOCK_E2E_CLUSTER),e2e)
 NAMESPACE ?= drydock-system
 # Arguments for the test programs, such as TEST_ARGS=b097.
 TEST_ARGS ?=
+# Sections to measure, such as BENCH_ARGS='sequential rates'.
+BENCH_ARGS ?=
 
 step = @printf '\n==> %s\n' '$(1)'
 
@@ -24,7 +26,7 @@ help: ## Show this list
 
 .PHONY: demo
 demo: setup ## Show the whole thing: a cluster, the chart, a monorepo, a tool run
-	cargo run --quiet --locked --package drydock-e2e --bin demo
+	cargo run --locked --package drydock-e2e --bin demo
 
 .PHONY: test
 test: check unit api e2e ## Everything that can fail: check, unit, API and end-to-end tests
@@ -64,6 +66,10 @@ e2e: setup ## Tests on a real cluster with real pods
 	  $(CLUSTER) up --name $(E2E_CLUSTER) || exit;; \
 	esac; \
 	cargo test --locked --no-fail-fast --package drydock-e2e -- $(TEST_ARGS)
+
+.PHONY: bench
+bench: setup ## Measure it on a real cluster; BENCH_ARGS names sections (docs/benchmarks.md)
+	cargo bench --quiet --locked --package drydock-e2e --profile image --bench drydock -- $(BENCH_ARGS)
 
 .PHONY: deny
 deny: $(CARGO_DENY)

@@ -5,6 +5,10 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use drydock_controller::{release, run, telemetry};
 
+/// The C library's own, in a static binary, has one lock for all threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Reconciles Drydock's objects: runs tools in dev containers on Kubernetes.
 #[derive(Parser)]
 #[command(name = "drydock-controller", version, disable_help_subcommand = true)]

@@ -4,6 +4,7 @@
 //! built `helm`. The tests and the demo share it.
 
 pub mod binaries;
+pub mod cli;
 pub mod drydock;
 pub mod fault;
 pub mod scene;

@@ -63,6 +63,8 @@ pub struct Scene {
 enum Turn {
     Shared(#[expect(dead_code, reason = "its end is what counts")] RwLockReadGuard<'static, Option<Values>>),
     Alone(#[expect(dead_code, reason = "its end is what counts")] RwLockWriteGuard<'static, Option<Values>>),
+    /// The installation is the caller's own.
+    Own,
 }
 
 /// The cluster of the tests.
@@ -138,6 +140,13 @@ impl Scene {
         let client = shared.drydock.client().await?;
         create_namespace(&client, &namespace).await?;
         Ok(Self::on(shared, client, namespace, turn))
+    }
+
+    /// A namespace on an installation of the caller's own.
+    #[must_use]
+    pub fn of(drydock: Drydock, git: GitServer, image: String, client: Client, namespace: String) -> Self {
+        let shared = Box::leak(Box::new(Shared { drydock, git, image }));
+        Self::on(shared, client, namespace, Turn::Own)
     }
 
     fn on(shared: &'static Shared, client: Client, namespace: String, turn: Turn) -> Self {

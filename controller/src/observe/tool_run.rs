@@ -306,7 +306,11 @@ fn routed_to<K: Stored, F: PartialEq>(
     }
     let of = &change.reference;
     let key = format!("{kind}/{}", of.name);
-    references(&stores.tool_runs.find(index_name::OPEN_TARGET, &of.namespace, &key))
+    let mut concerned = stores.tool_runs.find(index_name::OPEN_TARGET, &of.namespace, &key);
+    if change.old.is_some() != change.new.is_some() {
+        concerned.extend(stores.tool_runs.find(index_name::UNROUTED, &of.namespace, ""));
+    }
+    references(&concerned)
 }
 
 fn referring<K: Stored>(change: &Change<K>, index: &'static str, stores: &Stores) -> Vec<ObjectRef> {

@@ -15,12 +15,14 @@ pub mod name {
     /// Every kind: all objects of a namespace; the value is empty.
     pub const NAMESPACE: &str = "namespace";
 
-    /// ToolRun: `KIND/NAME` of the routed instance, finished runs too.
+    /// ToolRun: `KIND/NAME` of the routed instance, finished runs too: the last is the one that ended last.
     pub const TARGET: &str = "target";
     /// ToolRun: `KIND/NAME` of the routed instance, runs without an outcome.
     pub const OPEN_TARGET: &str = "open-target";
     /// ToolRun: runs without an outcome; the value is empty.
     pub const OPEN: &str = "open";
+    /// ToolRun: runs without an outcome that go nowhere yet; the value is empty.
+    pub const UNROUTED: &str = "unrouted";
     /// ToolRun without an outcome: uid of the claimed pod.
     pub const OPEN_POD: &str = "open-pod";
     /// ToolRun: the plan, finished runs too.

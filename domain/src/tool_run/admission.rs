@@ -115,7 +115,10 @@ pub fn admit(run: &ToolRun, references: &References, settings: &Settings, now: T
         return objection;
     }
     match (effective(run, references, settings), path_of(run)) {
-        (Ok(effective), Ok(path)) => routed(run, references, settings, &path, effective),
+        (Ok(effective), Ok(path)) => {
+            let verdict = verdict(run, references, settings, &path);
+            awaited(run, &verdict, now).unwrap_or_else(|| routed(references, &verdict, effective))
+        }
         (Err(objection), _) | (_, Err(objection)) => *objection,
     }
 }
@@ -163,8 +166,7 @@ fn missing(run: &ToolRun, references: &References, now: Timestamp) -> Option<Adm
     if absent.is_empty() {
         return None;
     }
-    let created = run.metadata.creation_timestamp.as_ref().map_or(now, |t| t.0);
-    let until = after(created, GRACE);
+    let until = grace_of(run, now);
     let names = absent.join(", ");
     Some(if now < until {
         let message = format!("waiting for {names} to exist");
@@ -172,6 +174,22 @@ fn missing(run: &ToolRun, references: &References, now: Timestamp) -> Option<Adm
     } else {
         reject(Reason::ReferenceNotFound, format!("not found in this namespace: {names}"))
     })
+}
+
+/// An instance that is named and isn't there is waited for as any other reference.
+fn awaited(run: &ToolRun, verdict: &Verdict, now: Timestamp) -> Option<Admission> {
+    let until = grace_of(run, now);
+    let waits = verdict.refusal == Some(routing::Refusal::TargetNotFound) && now < until;
+    waits.then(|| Admission::Wait {
+        reason: Reason::ReferenceNotFound,
+        message: format!("waiting for 30 s at most: {}", verdict.reason),
+        until: Some(until),
+    })
+}
+
+/// Until when what a run names may come.
+fn grace_of(run: &ToolRun, now: Timestamp) -> Timestamp {
+    after(run.metadata.creation_timestamp.as_ref().map_or(now, |t| t.0), GRACE)
 }
 
 fn unready(references: &References) -> Option<Admission> {
@@ -299,14 +317,7 @@ fn path_of(run: &ToolRun) -> Result<WorkspacePath, Box<Admission>> {
     }
 }
 
-fn routed(
-    run: &ToolRun,
-    references: &References,
-    settings: &Settings,
-    path: &WorkspacePath,
-    effective: Effective,
-) -> Admission {
-    let verdict = verdict(run, references, settings, path);
+fn routed(references: &References, verdict: &Verdict, effective: Effective) -> Admission {
     let workspace =
         references.workspace.as_ref().and_then(|w| w.metadata.name.as_deref()).unwrap_or_default();
     let host = host_runner(workspace, HostScope::Workspace);
@@ -403,4 +414,47 @@ pub fn role_of(labels: Option<&BTreeMap<String, String>>) -> Role {
     let host =
         labels.and_then(|l| l.get(drydock_crds::label::ROLE)).is_some_and(|r| r == Role::Host.as_str());
     if host { Role::Host } else { Role::Environment }
+}
+
+#[cfg(test)]
+mod tests {
+    use drydock_crds::reference::InstanceKind;
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn a_named_instance_may_come_for_as_long_as_any_other_reference() {
+        let run: ToolRun = serde_json::from_value(json!({
+            "apiVersion": "drydock.dev/v1alpha1", "kind": "ToolRun",
+            "metadata": {"name": "r", "creationTimestamp": "1970-01-01T00:16:40Z"},
+            "spec": {"command": ["true"], "environment": {"specific": {"name": "box"}}},
+        }))
+        .unwrap();
+        let settings = Settings::default();
+        let mut references = References::default();
+        let waits = admit(&run, &references, &settings, at(1001));
+        let Admission::Wait { reason: Reason::ReferenceNotFound, message, until } = waits else {
+            panic!("{waits:?}")
+        };
+        assert_eq!(until, Some(at(1030)));
+        assert!(message.contains("box"), "{message}");
+        let ends = admit(&run, &references, &settings, at(1030));
+        assert!(matches!(ends, Admission::End { outcome: Outcome::NoEnvironment, .. }), "{ends:?}");
+        let instance = InstanceRef { kind: InstanceKind::ContainerInstance, name: "box".into() };
+        let facts = InstanceFacts {
+            instance,
+            workspace: None,
+            of_plan: false,
+            host_runner: false,
+            clones: Vec::new(),
+        };
+        references.instances.push((facts, "u-1".into()));
+        let goes = admit(&run, &references, &settings, at(1002));
+        assert!(matches!(goes, Admission::Go(_)), "{goes:?}");
+    }
 }

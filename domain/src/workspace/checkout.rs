@@ -315,7 +315,9 @@ impl Draft<'_> {
         let name = &git.secret_ref.as_ref()?.name;
         match &self.seen.secret {
             SecretFact::NotNeeded => None,
-            SecretFact::Missing => Some(format!("Secret {name} isn't there")),
+            SecretFact::Missing => {
+                Some(format!("Secret {name} isn't there: create it, or correct spec.source.git.secretRef"))
+            }
             SecretFact::Present { keys } => {
                 let has = |key: &str| keys.contains(key);
                 let ssh = git.url.starts_with("ssh://") || !git.url.contains("://");
@@ -324,7 +326,7 @@ impl Draft<'_> {
                 let only_ca = !ssh && has("ca.crt") && !has("username") && !has("password");
                 let missing: Vec<&str> = wanted.iter().filter(|k| !has(k)).copied().collect();
                 (!only_ca && !missing.is_empty())
-                    .then(|| format!("Secret {name} lacks {}", missing.join(", ")))
+                    .then(|| format!("Secret {name} lacks {}: add what is missing", missing.join(", ")))
             }
         }
     }

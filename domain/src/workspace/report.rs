@@ -34,7 +34,7 @@ impl Draft<'_> {
             self.configurations(&report.devcontainers);
         }
         self.up_to_date(report);
-        let failure = report.error.as_ref().map(|e| (reason_of(e.reason), e.message.clone()));
+        let failure = report.error.as_ref().map(|e| (reason_of(e.reason), advised(e.reason, &e.message)));
         let reached = failure.is_none() || report.tree.is_some();
         if reached {
             self.conditions.set(
@@ -226,6 +226,23 @@ fn problem(reason: Reason, message: &str, file: &str) -> Problem {
         file: Some(file.to_owned()),
         ..Problem::default()
     }
+}
+
+/// What git said, and what to do about it where that is known.
+fn advised(reason: CheckoutReason, said: &str) -> String {
+    let advice = match reason {
+        CheckoutReason::AuthenticationFailed => {
+            "name a Secret with valid credentials in spec.source.git.secretRef"
+        }
+        CheckoutReason::HostKeyUnknown => "put the host's key into known_hosts of the Secret",
+        CheckoutReason::RepositoryNotFound => {
+            "correct spec.source.git.url, or name a Secret of somebody who may read it"
+        }
+        CheckoutReason::RevisionNotFound => "correct spec.source.git.revision",
+        CheckoutReason::NoSpace => "use a larger claim: spec.storage.size of a new Workspace",
+        _ => return said.to_owned(),
+    };
+    format!("{said}: {advice}")
 }
 
 fn reason_of(reason: CheckoutReason) -> Reason {

@@ -306,6 +306,9 @@ fn a_failed_checkout_is_tried_again_with_growing_waits_and_a_persons_fault_is_st
     refused.reports("k-1", failure(CheckoutReason::AuthenticationFailed));
     assert_eq!(refused.ready(), ("False".into(), "AuthenticationFailed".into()));
     assert!(refused.is(ConditionType::Stalled));
+    let status = refused.status();
+    let said = &ConditionType::Ready.find(&status.conditions).unwrap().message;
+    assert_eq!(said, "no: name a Secret with valid credentials in spec.source.git.secretRef");
 }
 
 #[test]

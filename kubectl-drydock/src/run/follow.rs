@@ -58,6 +58,8 @@ pub(super) struct Follow<'a> {
     /// The attempt whose output is or was pumped.
     attempt: i32,
     interrupted: bool,
+    /// Nobody reads what is written: nothing more is said.
+    closed: bool,
     deadline: Option<Instant>,
 }
 
@@ -73,6 +75,7 @@ impl<'a> Follow<'a> {
             pump: None,
             attempt: 0,
             interrupted: false,
+            closed: false,
             deadline: global.timeout.map(|limit| Instant::now() + limit),
         }
     }
@@ -119,6 +122,9 @@ impl<'a> Follow<'a> {
             }
         }
         self.progress.clear();
+        if self.closed {
+            return Ok(End::Left(self.run.status.as_ref().map_or(exit::OURS, exit::of_run)));
+        }
         if self.live {
             tokio::select! {
                 () = self.rest() => {}
@@ -196,7 +202,10 @@ impl<'a> Follow<'a> {
     async fn pumped(&mut self, end: Pumped) {
         self.pump = None;
         match end {
-            Pumped::Closed => self.cancel().await,
+            Pumped::Closed => {
+                self.closed = true;
+                self.cancel().await;
+            }
             Pumped::Unreachable(Unreachable::Forbidden(why)) => {
                 self.progress
                     .note(&format!("no live output: {why}; its beginning and end come with the outcome"));
