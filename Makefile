@@ -9,9 +9,12 @@ CARGO_DENY_VERSION := 0.20.2
 CLUSTER := cargo run --quiet --locked --package drydock-cluster --
 # Values for `make install`, such as HELM_ARGS='--set controller.replicas=2'.
 HELM_ARGS ?=
+E2E_CLUSTER := $(or $(DRYDOCK_E2E_CLUSTER),e2e)
 NAMESPACE ?= drydock-system
 # Arguments for the test programs, such as TEST_ARGS=b097.
 TEST_ARGS ?=
+# Sections to measure, such as BENCH_ARGS='sequential rates'.
+BENCH_ARGS ?=
 
 step = @printf '\n==> %s\n' '$(1)'
 
@@ -23,7 +26,7 @@ help: ## Show this list
 
 .PHONY: demo
 demo: setup ## Show the whole thing: a cluster, the chart, a monorepo, a tool run
-	cargo run --quiet --locked --package drydock-e2e --bin demo
+	cargo run --locked --package drydock-e2e --bin demo
 
 .PHONY: test
 test: check unit api e2e ## Everything that can fail: check, unit, API and end-to-end tests
@@ -58,7 +61,15 @@ api: setup ## Tests on a real API server without nodes
 .PHONY: e2e
 e2e: setup ## Tests on a real cluster with real pods
 	$(call step,end-to-end tests)
+	@case "$(DRYDOCK_CLUSTER)" in ''|local) \
+	  trap 'exit 130' INT; trap 'exit 143' TERM; trap '$(CLUSTER) down --name $(E2E_CLUSTER)' EXIT; \
+	  $(CLUSTER) up --name $(E2E_CLUSTER) || exit;; \
+	esac; \
 	cargo test --locked --no-fail-fast --package drydock-e2e -- $(TEST_ARGS)
+
+.PHONY: bench
+bench: setup ## Measure it on a real cluster; BENCH_ARGS names sections (docs/benchmarks.md)
+	cargo bench --quiet --locked --package drydock-e2e --profile image --bench drydock -- $(BENCH_ARGS)
 
 .PHONY: deny
 deny: $(CARGO_DENY)

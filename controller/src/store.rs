@@ -77,6 +77,11 @@ pub trait Stored:
     fn keys(&self) -> Vec<IndexKey> {
         Vec::new()
     }
+
+    /// Where it stands in each index: lower ranks first, equal ones in the order of their arrival.
+    fn rank(&self) -> i64 {
+        0
+    }
 }
 
 /// An accepted change of one object.
@@ -124,7 +129,7 @@ impl<K: Stored> Store<K> {
         self.read().get(namespace, name)
     }
 
-    /// The objects that have that value of that index, in the order in which they arrived.
+    /// The objects that have that value of that index, by rank and then in the order in which they arrived.
     pub fn find(&self, index: &'static str, namespace: &str, value: &str) -> Vec<Arc<K>> {
         self.read().find(index, namespace, value)
     }
@@ -260,11 +265,17 @@ impl<K: Stored> View<'_, K> {
         Some(entry.object.clone())
     }
 
-    /// The objects that have that value of that index, in the order in which they arrived.
+    /// The objects that have that value of that index, by rank and then in the order in which they arrived.
     pub fn find(&self, index: &'static str, namespace: &str, value: &str) -> Vec<Arc<K>> {
         let key = IndexKey::new(index, namespace, value);
         let found = self.0.indexes.get(&key);
         found.map(|m| m.values().cloned().collect()).unwrap_or_default()
+    }
+
+    /// The last of the objects that have that value of that index: of the highest rank, and of those the one that arrived last.
+    pub fn last(&self, index: &'static str, namespace: &str, value: &str) -> Option<Arc<K>> {
+        let found = self.0.indexes.get(&IndexKey::new(index, namespace, value))?;
+        found.last_key_value().map(|(_, object)| object.clone())
     }
 
     /// How many objects have that value of that index.
@@ -273,29 +284,32 @@ impl<K: Stored> View<'_, K> {
         self.0.indexes.get(&key).map_or(0, BTreeMap::len)
     }
 
-    /// How many of the objects with that value of that index arrived before this one; `None` when it isn't among them.
+    /// How many of the objects with that value of that index stand before this one; `None` when it isn't among them.
     pub fn position(&self, index: &'static str, value: &str, object: &ObjectRef) -> Option<usize> {
-        let sequence = self.0.entries.get(object)?.sequence;
+        let place = self.0.entries.get(object)?.place;
         let found = self.0.indexes.get(&IndexKey::new(index, &object.namespace, value))?;
-        found.contains_key(&sequence).then(|| found.range(..sequence).count())
+        found.contains_key(&place).then(|| found.range(..place).count())
     }
 
     /// The number of an object's arrival: later ones have higher numbers, and it stays over updates.
     pub fn arrival(&self, object: &ObjectRef) -> Option<u64> {
-        self.0.entries.get(object).map(|e| e.sequence)
+        self.0.entries.get(object).map(|e| e.place.1)
     }
 }
+
+/// A rank, then the number of the arrival.
+type Place = (i64, u64);
 
 struct Entry<K> {
     object: Arc<K>,
     version: u64,
-    sequence: u64,
+    place: Place,
     keys: Vec<IndexKey>,
 }
 
 struct Content<K> {
     entries: HashMap<ObjectRef, Entry<K>>,
-    indexes: HashMap<IndexKey, BTreeMap<u64, Arc<K>>>,
+    indexes: HashMap<IndexKey, BTreeMap<Place, Arc<K>>>,
     /// Uids that a deletion of ours removed and whose end the watch hasn't told yet.
     removed: HashMap<ObjectRef, String>,
     next_sequence: u64,
@@ -321,19 +335,20 @@ impl<K: Stored> Content<K> {
         }
         let last = self.take(&reference);
         let sequence = match &last {
-            Some(last) if last.object.uid() == uid => last.sequence,
+            Some(last) if last.object.uid() == uid => last.place.1,
             _ => {
                 self.next_sequence += 1;
                 self.next_sequence
             }
         };
         let keys = index::all_keys(&object);
+        let place = (object.rank(), sequence);
         let object = Arc::new(object);
         for key in &keys {
             let found = self.indexes.entry(key.clone()).or_default();
-            found.insert(sequence, object.clone());
+            found.insert(place, object.clone());
         }
-        let entry = Entry { object: object.clone(), version, sequence, keys };
+        let entry = Entry { object: object.clone(), version, place, keys };
         self.entries.insert(reference.clone(), entry);
         Some(Change { reference, old: last.map(|e| e.object), new: Some(object) })
     }
@@ -382,7 +397,7 @@ impl<K: Stored> Content<K> {
         let entry = self.entries.remove(reference)?;
         for key in &entry.keys {
             if let Some(found) = self.indexes.get_mut(key) {
-                found.remove(&entry.sequence);
+                found.remove(&entry.place);
                 if found.is_empty() {
                     self.indexes.remove(key);
                 }

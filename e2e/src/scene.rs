@@ -11,11 +11,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use drydock_cluster::{Cluster, GitServer, Options};
 use drydock_crds::{ToolRun, Workspace};
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use futures::TryStreamExt;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{DynamicObject, ObjectMeta};
 use kube::discovery::ApiResource;
+use kube::runtime::WatchStreamExt;
 use kube::runtime::wait::await_condition;
+use kube::runtime::watcher::{self, watcher};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -60,6 +63,8 @@ pub struct Scene {
 enum Turn {
     Shared(#[expect(dead_code, reason = "its end is what counts")] RwLockReadGuard<'static, Option<Values>>),
     Alone(#[expect(dead_code, reason = "its end is what counts")] RwLockWriteGuard<'static, Option<Values>>),
+    /// The installation is the caller's own.
+    Own,
 }
 
 /// The cluster of the tests.
@@ -121,10 +126,27 @@ impl Scene {
         Ok(Self::on(shared, client, namespace, Turn::Alone(turn)))
     }
 
+    /// One more namespace, which isn't deleted with the scene's own.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn other_namespace(&self, name: &str) -> Result<String> {
+        let name = fresh(name);
+        create_namespace(&self.client, &name).await?;
+        Ok(name)
+    }
+
     async fn begin(shared: &'static Shared, namespace: String, turn: Turn) -> Result<Self> {
         let client = shared.drydock.client().await?;
         create_namespace(&client, &namespace).await?;
         Ok(Self::on(shared, client, namespace, turn))
+    }
+
+    /// A namespace on an installation of the caller's own.
+    #[must_use]
+    pub fn of(drydock: Drydock, git: GitServer, image: String, client: Client, namespace: String) -> Self {
+        let shared = Box::leak(Box::new(Shared { drydock, git, image }));
+        Self::on(shared, client, namespace, Turn::Own)
     }
 
     fn on(shared: &'static Shared, client: Client, namespace: String, turn: Turn) -> Self {
@@ -145,7 +167,15 @@ impl Scene {
     ///
     /// # Errors
     /// What the API server says.
-    pub async fn apply(&self, mut object: Value) -> Result<DynamicObject> {
+    pub async fn apply(&self, object: Value) -> Result<DynamicObject> {
+        self.apply_in(&self.namespace, object).await
+    }
+
+    /// The same in another namespace.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn apply_in(&self, namespace: &str, mut object: Value) -> Result<DynamicObject> {
         if object.get("apiVersion").is_none() {
             object["apiVersion"] = format!("{}/{}", drydock_crds::GROUP, drydock_crds::VERSION).into();
         }
@@ -153,7 +183,7 @@ impl Scene {
         let (group, version) = group_version.split_once('/').unwrap_or(("", group_version));
         let gvk = kube::core::GroupVersionKind::gvk(group, version, kind);
         let api: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), &self.namespace, &ApiResource::from_gvk(&gvk));
+            Api::namespaced_with(self.client.clone(), namespace, &ApiResource::from_gvk(&gvk));
         let name = text(&object["metadata"]["name"]).to_owned();
         let applied = api.patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&object)).await;
         applied.with_context(|| format!("{kind} {name} can't be applied"))
@@ -245,6 +275,20 @@ impl Scene {
         Ok(())
     }
 
+    /// Waits until there is an environment pod, and answers the names of all.
+    ///
+    /// # Errors
+    /// When there is none within `seconds`.
+    pub async fn environment_pods(&self, seconds: u64) -> Result<Vec<String>> {
+        let selected = watcher::Config::default().labels("drydock.dev/role=environment");
+        let mut pods = std::pin::pin!(watcher(self.api::<Pod>(), selected).applied_objects());
+        let first = tokio::time::timeout(Duration::from_secs(seconds), pods.try_next()).await;
+        first.map_err(|_| anyhow!("no environment pod after {seconds} s"))??;
+        let selected = ListParams::default().labels("drydock.dev/role=environment");
+        let all = self.api::<Pod>().list(&selected).await?.items;
+        Ok(all.into_iter().filter_map(|pod| pod.metadata.name).collect())
+    }
+
     /// Creates a ToolRun.
     ///
     /// # Errors
@@ -263,6 +307,14 @@ impl Scene {
     pub async fn run(&self, name: &str, spec: Value) -> Result<ToolRun> {
         self.create_run(name, spec).await?;
         self.finished(name).await
+    }
+
+    /// The same with a name of its own, so that many can be awaited at once.
+    ///
+    /// # Errors
+    /// When it has none after two minutes.
+    pub async fn run_owned(&self, name: String, spec: Value) -> Result<ToolRun> {
+        self.run(&name, spec).await
     }
 
     /// Waits for a run's outcome.

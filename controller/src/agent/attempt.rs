@@ -204,9 +204,11 @@ fn learn(hub: &Hub, key: &Key, fact: AttemptFact) {
         return;
     };
     tracing::trace!(run = run.name_any(), attempt = key.attempt, ?fact, "learnt");
+    // That it runs is what everybody assumed who had it started: no decision is another for it.
+    let is_news = fact != AttemptFact::Running;
     let is_new = facts.set_attempt(&key.run_uid, key.attempt, fact);
     drop(facts);
-    if is_new {
+    if is_new && is_news {
         hub.publish(&AgentChange::Attempt(RunRef {
             namespace: run.namespace().unwrap_or_default(),
             name: run.name_any(),

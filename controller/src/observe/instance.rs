@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::agent::AgentFacts;
 use domain::blueprint::{Acceptance, ClaimFact, WorkspaceFact};
@@ -28,6 +29,8 @@ use crate::store::{Change, ObjectRef, Stored, Stores, index_name};
 
 /// How many active runs are named.
 const NAMED_RUNS: usize = 5;
+/// How far an instance may be behind the runs that need nothing of it.
+const COALESCED: Duration = Duration::from_millis(200);
 
 /// An instance of either kind, as far as both are the same.
 pub(super) struct Instance<'a> {
@@ -111,12 +114,8 @@ fn demand(stores: &Stores, of: &str, kind: InstanceKind, name: &str) -> Demand {
             demand.waiting += 1;
         }
     }
-    // While runs are active it isn't idle, so nothing depends on when the last one ended.
-    if demand.active == 0 {
-        let finished =
-            |run: &Arc<ToolRun>| run.status.as_ref().and_then(|s| s.finished_at.as_ref()).map(|t| t.0);
-        demand.last_finished = view.find(index_name::TARGET, of, &key).iter().filter_map(finished).max();
-    }
+    let last = view.last(index_name::TARGET, of, &key);
+    demand.last_finished = last.and_then(|run| run.status.as_ref()?.finished_at.as_ref().map(|t| t.0));
     demand
 }
 
@@ -180,7 +179,12 @@ pub(super) fn watch<K: Stored>(watches: &mut Watches<'_>, kind: InstanceKind) {
         woken.extend(in_namespace::<K>(&change.reference.namespace, stores).filter(|_| came_or_went(change)));
         woken
     });
-    watches.on::<ToolRun>(move |change, _| of_run(change, kind));
+    watches.on::<ToolRun>(move |change, _| {
+        let is_urgent = change.new.as_ref().is_some_and(|run| waits_for_start(run));
+        if is_urgent { of_run(change, kind) } else { Vec::new() }
+    });
+    // That a run began, ended or went changes no more than what is said of the instance, and since when it is idle.
+    watches.on_later::<ToolRun>(COALESCED, move |change, _| of_run(change, kind));
     watches.on::<Workspace>(move |change, stores| {
         let changed = change.old.as_ref().map(|w| relevant(w)) != change.new.as_ref().map(|w| relevant(w));
         let of = &change.reference;

@@ -28,6 +28,9 @@ use crate::store::{Change, ObjectRef, Stored, Stores, index_name};
 /// How long one read of a log or a Secret may take.
 const DEADLINE: std::time::Duration = std::time::Duration::from_secs(10);
 
+/// How far a workspace may be behind the ends of runs in it.
+const COALESCED: std::time::Duration = std::time::Duration::from_millis(500);
+
 /// The kind.
 pub struct Workspaces;
 
@@ -100,7 +103,7 @@ impl Kind for Workspaces {
             let owners = uids.filter_map(|uid| stores.workspaces.with_uid(&uid));
             named.into_iter().chain(owners).map(|w| ObjectRef::of(w.as_ref())).collect()
         });
-        watches.on::<ToolRun>(finished_run);
+        watches.on_later::<ToolRun>(COALESCED, finished_run);
     }
 }
 

@@ -15,7 +15,7 @@ pub mod name {
     /// Every kind: all objects of a namespace; the value is empty.
     pub const NAMESPACE: &str = "namespace";
 
-    /// ToolRun: `KIND/NAME` of the routed instance, finished runs too.
+    /// ToolRun: `KIND/NAME` of the routed instance, finished runs too: the last is the one that ended last.
     pub const TARGET: &str = "target";
     /// ToolRun: `KIND/NAME` of the routed instance, runs without an outcome.
     pub const OPEN_TARGET: &str = "open-target";

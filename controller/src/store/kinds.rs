@@ -171,7 +171,7 @@ fn absorb_into<K: Stored>(stores: &Stores, json: &Value) {
 
 /// An own kind: seen whole but for the annotation that repeats it.
 macro_rules! own_kind {
-    ($kind:ty, $store:ident, $seconds:expr, $keys:expr) => {
+    ($kind:ty, $store:ident, $seconds:expr, $keys:expr $(, $rank:expr)?) => {
         impl Stored for $kind {
             const SELECTOR: Option<&'static str> = None;
             const WATCH_SECONDS: u32 = $seconds;
@@ -190,6 +190,11 @@ macro_rules! own_kind {
                 add(self, &mut keys);
                 keys.list()
             }
+
+            $(fn rank(&self) -> i64 {
+                let rank: fn(&Self) -> i64 = $rank;
+                rank(self)
+            })?
         }
     };
 }
@@ -252,24 +257,34 @@ own_kind!(Snapshot, snapshots, CALM, |snapshot, keys| {
     let instance = &snapshot.spec.instance_ref;
     keys.add(name::NAMED, &format!("{}/{}", instance.kind, instance.name));
 });
-own_kind!(ToolRun, tool_runs, QUICK, |run, keys| {
-    let status = run.status.as_ref();
-    let target = status.and_then(|s| s.route.as_ref()).and_then(|r| r.target.as_ref());
-    let target = target.map(|t| format!("{}/{}", t.kind, t.name));
-    keys.add_all(name::TARGET, target.as_deref())
-        .add_all(name::PLAN, run.spec.plan_ref.iter().map(|r| r.name.as_str()));
-    if status.is_some_and(|s| s.outcome.is_some()) {
-        return;
+own_kind!(
+    ToolRun,
+    tool_runs,
+    QUICK,
+    |run, keys| {
+        let status = run.status.as_ref();
+        let target = status.and_then(|s| s.route.as_ref()).and_then(|r| r.target.as_ref());
+        let target = target.map(|t| format!("{}/{}", t.kind, t.name));
+        keys.add_all(name::TARGET, target.as_deref())
+            .add_all(name::PLAN, run.spec.plan_ref.iter().map(|r| r.name.as_str()));
+        if status.is_some_and(|s| s.outcome.is_some()) {
+            return;
+        }
+        let claim = status.and_then(|s| s.claim.as_ref());
+        keys.add(name::OPEN, "")
+            .add_all(name::UNROUTED, target.is_none().then_some(""))
+            .add_all(name::OPEN_TARGET, target.as_deref())
+            .add_all(name::OPEN_POD, claim.map(|c| c.pod_uid.as_str()))
+            .add_all(name::WORKSPACE, run.spec.workspace_ref.iter().map(|r| r.name.as_str()))
+            .add_all(name::PROJECT, run.spec.project_ref.iter().map(|r| r.name.as_str()))
+            .add_all(name::TOOL, run.spec.tool_ref.iter().map(|r| r.name.as_str()));
+    },
+    // By their ends, those that have none first.
+    |run| {
+        let ended = run.status.as_ref().and_then(|s| s.finished_at.as_ref());
+        ended.map_or(0, |t| t.0.as_millisecond())
     }
-    let claim = status.and_then(|s| s.claim.as_ref());
-    keys.add(name::OPEN, "")
-        .add_all(name::UNROUTED, target.is_none().then_some(""))
-        .add_all(name::OPEN_TARGET, target.as_deref())
-        .add_all(name::OPEN_POD, claim.map(|c| c.pod_uid.as_str()))
-        .add_all(name::WORKSPACE, run.spec.workspace_ref.iter().map(|r| r.name.as_str()))
-        .add_all(name::PROJECT, run.spec.project_ref.iter().map(|r| r.name.as_str()))
-        .add_all(name::TOOL, run.spec.tool_ref.iter().map(|r| r.name.as_str()));
-});
+);
 
 fn instance_keys(spec: &InstanceSpec, keys: &mut Keys) {
     let mounted = spec.mounts.iter().filter_map(|m| m.workspace_ref.as_ref());

@@ -161,3 +161,38 @@ async fn a_list_takes_away_what_is_older_than_itself_alone() {
     store.replace("elsewhere", vec![], 99);
     assert_eq!(names(&store), ["listed", "written"], "a list of another namespace says nothing");
 }
+
+#[test]
+fn the_last_of_an_index_is_the_run_that_ended_last() {
+    use drydock_crds::reference::InstanceKind;
+    use drydock_crds::tool_run::{Outcome, Route, RouteTarget};
+    use drydock_crds::{ToolRun, ToolRunSpec, ToolRunStatus};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    let run = |name: &str, version: u64, ended: Option<i64>| {
+        let mut run = ToolRun::new(name, ToolRunSpec::default());
+        run.metadata.namespace = Some("ns".into());
+        run.metadata.uid = Some(format!("uid-{name}"));
+        run.metadata.resource_version = Some(version.to_string());
+        let target = RouteTarget { kind: InstanceKind::ContainerInstance, name: "box".into(), uid: None };
+        run.status = Some(ToolRunStatus {
+            route: Some(Route { target: Some(target), ..Route::default() }),
+            outcome: ended.map(|_| Outcome::Succeeded),
+            finished_at: ended.map(|t| Time(jiff::Timestamp::from_second(t).unwrap())),
+            ..ToolRunStatus::default()
+        });
+        run
+    };
+    let store = Store::<ToolRun>::default();
+    let last = || store.read().last(index_name::TARGET, "ns", "ContainerInstance/box").map(|r| r.name_any());
+    assert_eq!(last(), None);
+    for (name, version) in [("long", 1), ("short", 2), ("open", 3)] {
+        store.put(run(name, version, None));
+    }
+    store.put(run("short", 4, Some(100)));
+    assert_eq!(last().as_deref(), Some("short"));
+    store.put(run("long", 5, Some(200)));
+    assert_eq!(last().as_deref(), Some("long"), "it arrived first and ended last");
+    store.forget(&ObjectRef::new("ns", "long"), "uid-long");
+    assert_eq!(last().as_deref(), Some("short"));
+}
