@@ -21,6 +21,8 @@ pub struct PodFact {
     pub deleting_since: Option<Timestamp>,
     /// The node it is on.
     pub node: Option<String>,
+    /// Whether the cluster takes it away: a drain, a preemption, its node in trouble.
+    pub evicted: bool,
     /// How far it is.
     pub stage: PodStage,
     /// Id of its main container.
@@ -82,6 +84,7 @@ impl PodFact {
             created: meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |t| t.0),
             deleting_since: meta.deletion_timestamp.as_ref().map(|t| t.0),
             node: pod.spec.as_ref().and_then(|s| s.node_name.clone()),
+            evicted: status.is_some_and(evicted),
             stage: status.map_or(PodStage::Starting(None), |s| stage(s, main)),
             container_id: main.and_then(|c| c.container_id.clone()),
             image: main.map(|c| if c.image_id.is_empty() { c.image.clone() } else { c.image_id.clone() }),
@@ -108,9 +111,9 @@ fn container<'a>(list: Option<&'a [ContainerStatus]>, name: &str) -> Option<&'a 
 
 fn stage(status: &PodStatus, main: Option<&ContainerStatus>) -> PodStage {
     if let Some(ended) = main.and_then(|c| c.state.as_ref()?.terminated.as_ref()) {
-        let reason = match (status.reason.as_deref(), ended.reason.as_deref()) {
-            (Some("Evicted" | "Preempting"), _) => Reason::Evicted,
-            (_, Some("OOMKilled")) => Reason::OutOfMemory,
+        let reason = match ended.reason.as_deref() {
+            _ if evicted(status) => Reason::Evicted,
+            Some("OOMKilled") => Reason::OutOfMemory,
             _ => Reason::ContainerExited,
         };
         let message = first_of([status.message.as_deref(), ended.message.as_deref()])
@@ -123,10 +126,9 @@ fn stage(status: &PodStatus, main: Option<&ContainerStatus>) -> PodStage {
         });
     }
     if matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")) {
-        let evicted = matches!(status.reason.as_deref(), Some("Evicted" | "Preempting"));
         let trouble = init_failure(status);
         return PodStage::Ended(End {
-            reason: if evicted { Reason::Evicted } else { Reason::ContainerFailed },
+            reason: if evicted(status) { Reason::Evicted } else { Reason::ContainerFailed },
             message: first_of([status.message.as_deref(), trouble.as_deref(), status.reason.as_deref()])
                 .unwrap_or("the pod ended before its container started")
                 .to_owned(),
@@ -138,6 +140,13 @@ fn stage(status: &PodStatus, main: Option<&ContainerStatus>) -> PodStage {
         return PodStage::Running;
     }
     PodStage::Starting(waiting_trouble(status).or_else(|| scheduling_trouble(status)))
+}
+
+/// The kubelet says it in the reason, everybody else in the condition.
+fn evicted(status: &PodStatus) -> bool {
+    let conditions = status.conditions.as_deref().unwrap_or_default();
+    matches!(status.reason.as_deref(), Some("Evicted" | "Preempting"))
+        || conditions.iter().any(|c| c.type_ == "DisruptionTarget" && c.status == "True")
 }
 
 fn first_of<const N: usize>(texts: [Option<&str>; N]) -> Option<&str> {
@@ -250,6 +259,9 @@ mod tests {
             panic!("end expected")
         };
         assert_eq!((end.reason, end.message.as_str()), (Reason::Evicted, "disk"));
+        let drained =
+            fact(json!({"phase": "Running", "conditions": [{"type": "DisruptionTarget", "status": "True"}]}));
+        assert!(drained.evicted);
     }
 
     #[test]

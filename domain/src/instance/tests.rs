@@ -80,6 +80,7 @@ impl World {
         self.seen.pods = vec![PodFact {
             pod: PodRef { namespace: "team".into(), name: "p".into(), uid: "p-1".into() },
             created: self.seen.now,
+            evicted: false,
             deleting_since: None,
             node: Some("node".into()),
             stage,

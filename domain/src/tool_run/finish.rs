@@ -34,6 +34,7 @@ impl Draft<'_> {
     /// Ends the run with what its agent says.
     pub(super) fn finish(&mut self, result: &RunResult) {
         let meaning = meaning(result, self.status.effective.as_ref().and_then(|e| e.timeout_seconds));
+        let meaning = self.unasked(meaning);
         if let Ok(started) = Timestamp::from_millisecond(result.started_at_ms) {
             self.status.started_at = Some(Time(started));
         }
@@ -43,6 +44,25 @@ impl Draft<'_> {
         self.status.stderr = stderr;
         self.status.container = self.record(result, &meaning);
         self.close(meaning);
+    }
+
+    /// An agent that is told to go cancels its runs. Where nobody asked for that, the outcome says that their pod was taken away.
+    fn unasked(&self, meaning: Meaning) -> Meaning {
+        if meaning.outcome != Outcome::Cancelled || self.cancellation().is_some() {
+            return meaning;
+        }
+        let evicted = match &self.seen.claimed_pod {
+            ClaimedPod::None => return meaning,
+            ClaimedPod::Present(pod) if !pod.is_over() => return meaning,
+            ClaimedPod::Present(pod) | ClaimedPod::Ended(pod, _) => pod.evicted,
+            ClaimedPod::Gone => false,
+        };
+        if evicted {
+            let message = "its pod was evicted under it".into();
+            return Meaning { outcome: Outcome::Evicted, reason: Reason::Evicted, message, ..meaning };
+        }
+        let message = "its pod was deleted under it".into();
+        Meaning { outcome: Outcome::Lost, reason: Reason::Lost, message, ..meaning }
     }
 
     fn record(&self, result: &RunResult, meaning: &Meaning) -> Option<ContainerRecord> {

@@ -5,7 +5,7 @@ use drydock_crds::reference::InstanceKind;
 use drydock_crds::tool_run::{
     Activate, Activation, Argument, Effective, Outcome, Route, RouteRule, RouteTarget, ToolRunSpec,
 };
-use drydock_protocol::agent::{Exited, RunResult, Signalled, StreamSummary, TimedOut, run_result};
+use drydock_protocol::agent::{Cancelled, Exited, RunResult, Signalled, StreamSummary, TimedOut, run_result};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use super::admission::Destination;
@@ -29,6 +29,7 @@ fn pod() -> PodFact {
     PodFact {
         pod: PodRef { namespace: "team".into(), name: "pod".into(), uid: "p-1".into() },
         created: at(900),
+        evicted: false,
         deleting_since: None,
         node: None,
         stage: PodStage::Running,
@@ -185,6 +186,25 @@ fn a_warm_run_is_routed_and_claimed_in_one_write_and_started_after_it() {
     assert_eq!((world.outcome(), audits(&last)), (Some(Outcome::Succeeded), 1));
     let record = world.status().container.clone().unwrap();
     assert_eq!((record.pod_uid.as_str(), record.exec_time_ms, record.exit_code), ("p-1", Some(7), Some(0)));
+}
+
+#[test]
+fn a_run_that_ended_with_its_pod_was_not_cancelled() {
+    let over = |evicted| PodFact { deleting_since: Some(at(1000)), evicted, ..pod() };
+    for (pod, asked, outcome) in [
+        (pod(), false, Outcome::Cancelled),
+        (over(false), false, Outcome::Lost),
+        (over(true), false, Outcome::Evicted),
+        (over(false), true, Outcome::Cancelled),
+    ] {
+        let mut world = World::new();
+        world.pass();
+        world.seen.claimed_pod = ClaimedPod::Present(Box::new(pod));
+        world.seen.cancelled_by = asked.then(|| "its plan has ended".into());
+        world.seen.attempt = result(run_result::Outcome::Cancelled(Cancelled { end: None }));
+        world.pass();
+        assert_eq!(world.outcome(), Some(outcome));
+    }
 }
 
 #[test]

@@ -110,6 +110,7 @@ impl World {
         let pod = PodFact {
             pod: PodRef { namespace: "team".into(), name: "checkout".into(), uid: uid.into() },
             created: self.seen.now,
+            evicted: false,
             deleting_since: None,
             node: None,
             stage: PodStage::Ended(end),

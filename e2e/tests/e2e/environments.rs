@@ -95,13 +95,16 @@ async fn tools_go_on_while_kubelet_and_containerd_are_started_anew() -> Result<(
     let run = scene.run("kubelet", tool("echo fine")).await?;
     ensure!(outcome(&run) == Some(Outcome::Succeeded), "{run:?}");
     cluster.restart(Component::Containerd(1)).await?;
-    let run = scene.run("during", tool("echo fine")).await?;
+    let run = scene.run("containerd", tool("touch go")).await?;
     ensure!(outcome(&run) == Some(Outcome::Succeeded), "{run:?}");
-    scene.until(&pod, 60, "touch /workspaces/tree/go").await?;
     let run = scene.finished("first").await?;
     let status = run.status.clone().unwrap_or_default();
     ensure!(outcome(&run) == Some(Outcome::Succeeded), "{run:?}");
     ensure!(status.container.is_some_and(|c| c.pod_name == pod), "{run:?}");
+    // The new ones stop and start pods as well.
+    ensure!(request(&scene, label::STOP, "1").await? == (RequestResult::Done, "Done".into()));
+    let run = scene.run("after", tool("echo fine")).await?;
+    ensure!(outcome(&run) == Some(Outcome::Succeeded), "{run:?}");
     scene.end().await
 }
 
