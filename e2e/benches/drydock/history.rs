@@ -29,14 +29,14 @@ pub(crate) async fn run(site: &Site, table: &mut Table, runs: usize) -> Result<(
     let (first, second) = tokio::join!(controller.over(QUIET), agent.over(QUIET));
     table.row(&format!("controller, idle, {before} runs"), first, String::new());
     table.row(&format!("agent, idle, {before} runs"), second, "\u{2264} 16 MB".to_owned());
-    let (used, made) = (processes.usage(), runs.saturating_sub(before));
-    let (spread, rate) = load::in_flight(site, 64, made, false).await?;
-    let spent = processes.since(&used, made);
-    table.row(
-        &format!("{made} more runs, 64 in flight"),
-        format!("{rate:.0}/s; {spread}; {spent}"),
-        String::new(),
-    );
+    let made = runs.saturating_sub(before);
+    if made > 0 {
+        let used = processes.usage();
+        let (spread, rate) = load::in_flight(site, 64, made, false).await?;
+        let spent = processes.since(&used, made);
+        let row = format!("{rate:.0}/s; {spread}; {spent}");
+        table.row(&format!("{made} more runs, 64 in flight"), row, String::new());
+    }
     let count = stored(site).await?;
     let (first, second) = tokio::join!(controller.over(QUIET), agent.over(QUIET));
     table.row(&format!("controller, idle, {count} runs"), first, "\u{2264} 150 MB".to_owned());
