@@ -89,22 +89,23 @@ async fn a_pod_deleted_by_hand_is_told_within_seconds_and_made_again_for_the_nex
 async fn tools_go_on_while_kubelet_and_containerd_are_started_anew() -> Result<()> {
     let scene = Scene::alone("node-programs", |_| Vec::new()).await?;
     scene.devcontainer("tree").await?;
-    let pod = patient(&scene, "first").await?;
     let cluster = scene::cluster().await?;
-    cluster.restart_kubelet(1).await?;
-    let run = scene.run("kubelet", tool("echo fine")).await?;
-    ensure!(outcome(&run) == Some(Outcome::Succeeded), "{run:?}");
-    cluster.restart(Component::Containerd(1)).await?;
-    let run = scene.run("containerd", tool("touch go")).await?;
-    ensure!(outcome(&run) == Some(Outcome::Succeeded), "{run:?}");
-    let run = scene.finished("first").await?;
-    let status = run.status.clone().unwrap_or_default();
-    ensure!(outcome(&run) == Some(Outcome::Succeeded), "{run:?}");
-    ensure!(status.container.is_some_and(|c| c.pod_name == pod), "{run:?}");
-    // The new ones stop and start pods as well.
-    ensure!(request(&scene, label::STOP, "1").await? == (RequestResult::Done, "Done".into()));
-    let run = scene.run("after", tool("echo fine")).await?;
-    ensure!(outcome(&run) == Some(Outcome::Succeeded), "{run:?}");
+    for component in [Component::Containerd(1), Component::Kubelet(1)] {
+        let name = |what: &str| format!("{component}-{what}");
+        let pod = patient(&scene, &name("under")).await?;
+        cluster.restart(component).await?;
+        let run = scene.run(&name("during"), tool("touch go")).await?;
+        ensure!(outcome(&run) == Some(Outcome::Succeeded), "{run:?}");
+        let run = scene.finished(&name("under")).await?;
+        let status = run.status.clone().unwrap_or_default();
+        ensure!(outcome(&run) == Some(Outcome::Succeeded), "{run:?}");
+        ensure!(status.container.is_some_and(|c| c.pod_name == pod), "{run:?}");
+        // The new one stops and starts pods as well.
+        let answer = request(&scene, label::STOP, &component.to_string()).await?;
+        ensure!(answer == (RequestResult::Done, "Done".into()), "{answer:?}");
+        let run = scene.run(&name("after"), tool("rm go runs")).await?;
+        ensure!(outcome(&run) == Some(Outcome::Succeeded), "{run:?}");
+    }
     scene.end().await
 }
 
