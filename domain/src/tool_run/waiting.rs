@@ -233,7 +233,7 @@ impl Draft<'_> {
         let limit = usize::try_from(limit).unwrap_or(1).max(1);
         let before = self.seen.queue.active + self.seen.queue.ahead;
         if before >= limit {
-            let message = format!("{before} runs are before it in {name}, which takes {limit} at once");
+            let message = format!("{before} before it in {name}, which takes {limit} at once");
             return self.pending(Reason::Queued, message);
         }
         let attempt = self.status.claim.as_ref().map_or(0, |c| c.attempt) + 1;
