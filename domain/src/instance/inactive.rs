@@ -24,7 +24,8 @@ const NODE_SILENCE: Duration = Duration::from_secs(60);
 impl Draft<'_> {
     /// Discovered or stopped: it starts when somebody wants it, and only if it could.
     pub(super) fn at_rest(&mut self) {
-        self.delete_leftovers();
+        // A pod that nobody recorded, say of a controller that ended between two writes, isn't kept.
+        self.delete_pods();
         let Some((reason, message)) = self.wanted() else {
             return;
         };
@@ -263,11 +264,6 @@ impl Draft<'_> {
                 grace_seconds: Some(POD_GRACE),
             }));
         }
-    }
-
-    /// A pod that nobody recorded, say of a controller that ended between two writes, isn't kept.
-    fn delete_leftovers(&mut self) {
-        self.delete_pods();
     }
 
     /// Whether the workspace is gone or going, so that starting makes no sense.

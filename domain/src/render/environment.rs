@@ -177,7 +177,7 @@ fn install(installation: &Installation) -> Container {
             "--to".into(),
             format!("{AGENT_FOLDER}/bin"),
         ]),
-        volume_mounts: Some(vec![agent_mount(false)]),
+        volume_mounts: Some(vec![agent_mount()]),
         resources: Some(helper_resources("64Mi")),
         security_context: Some(root_with(&[])),
         ..Container::default()
@@ -197,7 +197,7 @@ fn tool_container(
         literal("DRYDOCK_DIR", AGENT_STATE),
         literal("DRYDOCK_WORKSPACE_FOLDER", environment.workspace_folder),
     ]);
-    mounts.push(agent_mount(false));
+    mounts.push(agent_mount());
     Container {
         name: MAIN_CONTAINER.into(),
         image: Some(environment.image.to_owned()),
@@ -223,13 +223,8 @@ fn literal(name: &str, value: &str) -> EnvVar {
     EnvVar { name: name.to_owned(), value: Some(value.replace("$(", "$$(")), value_from: None }
 }
 
-fn agent_mount(read_only: bool) -> VolumeMount {
-    VolumeMount {
-        name: AGENT_VOLUME.into(),
-        mount_path: AGENT_FOLDER.into(),
-        read_only: read_only.then_some(true),
-        ..VolumeMount::default()
-    }
+fn agent_mount() -> VolumeMount {
+    VolumeMount { name: AGENT_VOLUME.into(), mount_path: AGENT_FOLDER.into(), ..VolumeMount::default() }
 }
 
 /// Volumes are named by their position, so that any number of places may share one claim.

@@ -122,10 +122,9 @@ impl Draft<'_> {
             }
             list.push(entry);
         }
-        for (entry, name) in list.clone().iter().zip(name::instances(self.name(), &list)) {
-            if let Some(own) = list.iter_mut().find(|d| d.config_path == entry.config_path) {
-                own.name = name;
-            }
+        let names = name::instances(self.name(), &list);
+        for (entry, name) in list.iter_mut().zip(names) {
+            entry.name = name;
         }
         self.status.devcontainers = list;
         self.keep_files(&files);
